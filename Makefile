@@ -1,0 +1,40 @@
+# make demo   set up, then fit the embedded example and draw its picture
+# make test   set up, then run the tests
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+# Compiled programs are kept between runs of the tests (JAX's own cache).
+TEST_ENV := JAX_COMPILATION_CACHE_DIR=$(VENV)/jax-cache \
+            JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS=0.3 \
+            MPLBACKEND=Agg
+
+.PHONY: demo test test-slow lint types setup clean
+
+setup: $(VENV)/.ready
+
+$(VENV)/.ready: pyproject.toml constraints.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+	  || { echo "ncai needs Python 3.11 or newer; $(PYTHON) is older. Try: make PYTHON=python3.11"; exit 2; }
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade 'pip>=25.1'
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable . --group dev
+	@touch $@
+
+demo: setup
+	$(BIN)/ncai demo
+
+test: setup
+	$(TEST_ENV) $(BIN)/python -m pytest -n 2 -m "not slow"
+
+test-slow: setup
+	$(TEST_ENV) $(BIN)/python scripts/run_slow_tests.py
+
+lint: setup
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: setup
+	$(BIN)/pyright
+
+clean:
+	rm -rf $(VENV) demo

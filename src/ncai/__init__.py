@@ -1,0 +1,1 @@
+"""Noise-Constrained Approximate Inference."""

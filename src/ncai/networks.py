@@ -1,0 +1,169 @@
+"""The function f(x, z; W): a small protocol, and the multilayer perceptron.
+
+A network is written for *one* row: `vmap` adds rows, latent draws and weight draws.
+It takes inputs and latents apart, so that a prediction over many latent draws computes
+what depends on the inputs alone only once.
+"""
+
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import Array, Float, PRNGKeyArray
+
+Weights = Any
+"""Any pytree of float arrays."""
+
+ACTIVATIONS = {
+    "leaky_relu": lambda a: jnp.where(a > 0, a, 0.01 * a),  # the paper's slope
+    "relu": jax.nn.relu,
+    "tanh": jnp.tanh,
+    "gelu": jax.nn.gelu,
+    "silu": jax.nn.silu,
+    "softplus": jax.nn.softplus,
+    "identity": lambda a: a,
+}
+
+
+@runtime_checkable
+class Network(Protocol):
+    """What a network must offer. It must be hashable: a frozen dataclass is best."""
+
+    def init(
+        self, key: PRNGKeyArray, input_dim: int, latent_dim: int, output_dim: int
+    ) -> Weights:
+        """Random starting weights for these sizes, as a pytree of float arrays."""
+        ...
+
+    def apply(
+        self, weights: Weights, inputs: Float[Array, "D"], latents: Float[Array, "K"]
+    ) -> Float[Array, "L"]:
+        """The L outputs at one row of D inputs and K latents (K may be 0)."""
+        ...
+
+
+@dataclass(frozen=True)
+class MLP:
+    """A multilayer perceptron; `hidden=()` is a linear map.
+
+    Args:
+        hidden: number of nodes in each hidden layer.
+        activation: name of the hidden activation, a key of `ACTIVATIONS`. Stored by
+            name so that a network can be compared, hashed and written to a file.
+    """
+
+    hidden: tuple[int, ...] = (50,)
+    activation: str = "leaky_relu"
+
+    def __post_init__(self):
+        if self.activation not in ACTIVATIONS:
+            raise ValueError(
+                f"activation={self.activation!r} is not known; "
+                f"choose one of {sorted(ACTIVATIONS)}."
+            )
+        if any(int(width) < 1 for width in self.hidden):
+            raise ValueError(
+                f"hidden={self.hidden!r} must hold whole numbers of at least 1."
+            )
+
+    def init(
+        self, key: PRNGKeyArray, input_dim: int, latent_dim: int, output_dim: int
+    ) -> Weights:
+        """Xavier-normal weights with gain 1 (the paper's start), zero biases."""
+        widths = (input_dim + latent_dim, *self.hidden, output_dim)
+        keys = jax.random.split(key, len(widths) - 1)
+        layers = []
+        for layer_key, fan_in, fan_out in zip(
+            keys, widths[:-1], widths[1:], strict=True
+        ):
+            std = (2.0 / max(fan_in + fan_out, 1)) ** 0.5
+            layers.append(
+                {
+                    "weight": std * jax.random.normal(layer_key, (fan_in, fan_out)),
+                    "bias": jnp.zeros(fan_out),
+                }
+            )
+        first = layers[0].pop("weight")
+        layers[0] |= {"input": first[:input_dim], "latent": first[input_dim:]}
+        return layers
+
+    def apply(
+        self, weights: Weights, inputs: Float[Array, "D"], latents: Float[Array, "K"]
+    ) -> Float[Array, "L"]:
+        """Forward pass for one row."""
+        activation = ACTIVATIONS[self.activation]
+        first, *rest = weights
+        out = inputs @ first["input"] + first["bias"]
+        if latents.shape[-1]:
+            out = out + latents @ first["latent"]
+        for layer in rest:
+            out = activation(out) @ layer["weight"] + layer["bias"]
+        return out
+
+
+class FlatNetwork:
+    """A network seen through one flat weight vector, as inference uses it.
+
+    Hashable by its parts, so that it can be a static argument of a compiled function.
+    """
+
+    def __init__(self, network: Network, input_dim: int, latent_dim: int, output_dim):
+        self.network = network
+        self.input_dim = input_dim
+        self.latent_dim = latent_dim
+        self.output_dim = output_dim
+        shapes = jax.eval_shape(
+            lambda: network.init(jax.random.key(0), input_dim, latent_dim, output_dim)
+        )
+        leaves, self._treedef = jax.tree.flatten(shapes)
+        self._shapes = tuple(leaf.shape for leaf in leaves)
+        self._sizes = tuple(int(leaf.size) for leaf in leaves)
+        self.num_weights = sum(self._sizes)
+
+    def _parts(self):
+        return (self.network, self.input_dim, self.latent_dim, self.output_dim)
+
+    def __eq__(self, other) -> bool:
+        return isinstance(other, FlatNetwork) and self._parts() == other._parts()
+
+    def __hash__(self) -> int:
+        return hash(self._parts())
+
+    def init(self, key: PRNGKeyArray) -> Float[Array, "P"]:
+        """Random starting weights as one vector."""
+        return self.flatten(
+            self.network.init(key, self.input_dim, self.latent_dim, self.output_dim)
+        )
+
+    def flatten(self, weights: Weights) -> Float[Array, "P"]:
+        """One vector from the network's own pytree of weights."""
+        leaves = self._treedef.flatten_up_to(weights)
+        return jnp.concatenate([jnp.ravel(leaf) for leaf in leaves])
+
+    def unflatten(self, flat: Float[Array, "P"]) -> Weights:
+        """The network's own pytree of weights from one vector."""
+        leaves, start = [], 0
+        for shape, size in zip(self._shapes, self._sizes, strict=True):
+            leaves.append(flat[start : start + size].reshape(shape))
+            start += size
+        return jax.tree.unflatten(self._treedef, leaves)
+
+    def apply(
+        self,
+        flat: Float[Array, "P"],
+        inputs: Float[Array, "D"],
+        latents: Float[Array, "K"],
+    ) -> Float[Array, "L"]:
+        """f(x, z; W) for one row."""
+        return self.network.apply(self.unflatten(flat), inputs, latents)
+
+    def apply_rows(
+        self,
+        flat: Float[Array, "P"],
+        inputs: Float[Array, "N D"],
+        latents: Float[Array, "N K"],
+    ) -> Float[Array, "N L"]:
+        """f(x_n, z_n; W) for every row, each with its own latent."""
+        weights = self.unflatten(flat)
+        return jax.vmap(lambda x, z: self.network.apply(weights, x, z))(inputs, latents)

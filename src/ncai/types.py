@@ -1,0 +1,40 @@
+"""The plain values that flow from one part of the package to the next."""
+
+from typing import NamedTuple
+
+from jaxtyping import Array, Float
+
+
+class Data(NamedTuple):
+    """Rows to learn from, in the units that inference works in.
+
+    `row_weights` counts how often a row stands for itself: 1 for an ordinary row, 2 for
+    one seen twice, 0 for padding (rows are padded so that data of nearly the same size
+    share one compiled program).
+    """
+
+    inputs: Float[Array, "N D"]
+    targets: Float[Array, "N L"]
+    row_weights: Float[Array, "N"]
+
+
+class Unknowns(NamedTuple):
+    """All that the posterior is over: W, Z and, where it is learned, the noise.
+
+    `log_noise_var` has length 0 unless the output noise is an unknown of its own.
+    """
+
+    weights: Float[Array, "P"]
+    latents: Float[Array, "N K"]
+    log_noise_var: Float[Array, "L"]
+
+
+class WeightDraws(NamedTuple):
+    """What a prediction needs, whatever method was used: equally weighted draws of W.
+
+    Each draw carries the output noise and the prior width of z that belong to it.
+    """
+
+    weights: Float[Array, "S P"]
+    noise_std: Float[Array, "S L"]
+    latent_std: Float[Array, "S"]
