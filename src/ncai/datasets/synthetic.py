@@ -1,0 +1,308 @@
+"""Six one-dimensional sets with a known truth.
+
+Heavy-Tail, Depeweg and Bimodal come from a known network with a latent input: a network
+was fitted to a formula f_GT once (`scripts/fit_ground_truth.py`), its weights ship with
+the package, and targets are made from *it*, so that the model class holds the truth.
+Goldberg, Yuan and Williams are regressions whose noise width changes with the input.
+"""
+
+import functools
+import importlib.resources
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import MappingProxyType
+
+import numpy as np
+from jaxtyping import Float
+from numpy import ndarray as Array
+from safetensors import safe_open
+
+from ncai.datasets.oracles import GaussianOracle, NetworkOracle, Oracle, Truth
+
+WEIGHTS_FILE = "ground_truth.safetensors"
+FORMS = ("literature", "printed")
+PARTS = ("train", "valid", "test")
+
+
+@dataclass(frozen=True, eq=False)
+class Part:
+    """Rows of one part of a set; `latents` is None where the truth has no z."""
+
+    inputs: Float[Array, "N 1"]
+    targets: Float[Array, "N 1"]
+    latents: Float[Array, "N 1"] | None
+
+
+@dataclass(frozen=True, eq=False)
+class SyntheticData:
+    """One draw of a synthetic set, with all that is known about its truth.
+
+    Args:
+        name: one of `dataset_names()`.
+        train: rows to learn from.
+        valid: rows to choose settings by.
+        test: rows to score on.
+        oracle: the true process, in raw units.
+        truth: the parameters behind it, or None where it is not a network.
+        standardise: whether the benchmark scores this set in standardised units.
+    """
+
+    name: str
+    train: Part
+    valid: Part
+    test: Part
+    oracle: Oracle
+    truth: Truth | None
+    standardise: bool
+
+
+@dataclass(frozen=True)
+class LatentProcess:
+    """A set with a latent input, and the formula that its network was fitted to.
+
+    Args:
+        noiseless: f_GT(x, z), broadcast over arrays.
+        sample_inputs: (generator, number) -> inputs.
+        input_range: where nearly all inputs lie.
+        hidden: nodes of each hidden layer of the network.
+        noise_var: variance of the output noise.
+        latent_var: variance of z.
+        latent_gap: |z| below this many prior widths is left out when the network is
+            fitted and judged, since a continuous network cannot follow a jump.
+        sizes: rows in the training, validation and test part.
+    """
+
+    noiseless: Callable[[Array, Array], Array]
+    sample_inputs: Callable[[np.random.Generator, int], Array]
+    input_range: tuple[float, float]
+    hidden: tuple[int, ...]
+    noise_var: float
+    latent_var: float
+    latent_gap: float
+    sizes: tuple[int, int, int]
+
+    def r_squared(
+        self,
+        function: Callable[[Array, Array], Array],
+        num_points: int = 100_000,
+        seed: int = 0,
+    ) -> float:
+        """Share of the variance of f_GT that `function` explains over fresh (x, z).
+
+        Args:
+            function: f(x, z) for two columns of equal length.
+            num_points: number of draws, before those in the gap are left out.
+            seed: seed of the draws.
+        """
+        generator = np.random.default_rng(seed)
+        inputs = self.sample_inputs(generator, num_points)[:, None]
+        units = generator.standard_normal(inputs.shape)
+        keep = np.abs(units[:, 0]) > self.latent_gap
+        inputs, latents = inputs[keep], units[keep] * self.latent_var**0.5
+        wanted = self.noiseless(inputs, latents)
+        error = function(inputs, latents) - wanted
+        return float(1.0 - np.mean(error**2) / np.var(wanted))
+
+
+@dataclass(frozen=True)
+class GaussianProcess:
+    """A set without latent input: uniform x, Gaussian noise of changing width."""
+
+    mean: Callable[[Array], Array]
+    noise_std: Callable[[Array], Array]
+    high: float = 1.0
+    sizes: tuple[int, int, int] = (200, 200, 200)
+
+
+def _heavy_tail(x, z):
+    return 6 * np.tanh(0.1 * x**3 * (z + 1) ** 6 - 10 * x * z**2 + z)
+
+
+def _depeweg(x, z):
+    return 7 * np.sin(x) + 3 * np.abs(np.cos(x / 2)) * z
+
+
+def _bimodal(x, z):
+    return 10 * np.where(z > 0, np.sin(x), np.cos(x))
+
+
+def _three_clusters(generator, number):
+    cluster = generator.integers(3, size=number)
+    centres, variances = np.array([-4.0, 0.0, 4.0]), np.array([0.16, 0.81, 0.16])
+    noise = generator.standard_normal(number)
+    return centres[cluster] + np.sqrt(variances[cluster]) * noise
+
+
+def _clipped_exponential(generator, number):
+    # Rate 2, so mean 1/2. Draws past the end are moved onto it, not drawn again.
+    return np.clip(generator.exponential(0.5, number) - 0.5, -0.5, 2.0)
+
+
+LATENT_PROCESSES = MappingProxyType(
+    {
+        "heavy_tail": LatentProcess(
+            noiseless=_heavy_tail,
+            sample_inputs=lambda generator, number: generator.uniform(-4, 4, number),
+            input_range=(-4.0, 4.0),
+            hidden=(50,),
+            noise_var=0.1,
+            latent_var=0.01,
+            latent_gap=0.0,
+            sizes=(300, 300, 300),
+        ),
+        "depeweg": LatentProcess(
+            noiseless=_depeweg,
+            sample_inputs=_three_clusters,
+            input_range=(-5.5, 5.5),
+            hidden=(50,),
+            noise_var=0.1,
+            latent_var=1.0,
+            latent_gap=0.0,
+            sizes=(750, 250, 250),
+        ),
+        "bimodal": LatentProcess(
+            noiseless=_bimodal,
+            sample_inputs=_clipped_exponential,
+            input_range=(-0.5, 2.0),
+            hidden=(50, 50),
+            noise_var=1.0,
+            latent_var=0.1,
+            latent_gap=0.03,
+            sizes=(750, 250, 250),
+        ),
+    }
+)
+"""The sets with a latent input, by name."""
+
+_GAUSSIAN_PROCESSES = {
+    ("goldberg", "literature"): GaussianProcess(
+        mean=lambda x: 2 * np.sin(2 * np.pi * x), noise_std=lambda x: x + 0.5
+    ),
+    ("goldberg", "printed"): GaussianProcess(
+        mean=lambda x: 2 * np.sin(2 * np.pi * x), noise_std=lambda x: np.sqrt(x + 0.5)
+    ),
+    ("yuan", "literature"): GaussianProcess(
+        mean=lambda x: 2 * (np.exp(-30 * (x - 0.25) ** 2) + np.sin(np.pi * x**2)) - 2,
+        noise_std=lambda x: np.exp(np.sin(2 * np.pi * x)),
+    ),
+    ("yuan", "printed"): GaussianProcess(
+        mean=lambda x: 2 * np.exp(-30 * (x - 0.25) ** 2 + np.sin(np.pi * x**2)) - 2,
+        noise_std=lambda x: np.exp(0.5 * np.sin(2 * np.pi * x)),
+    ),
+    ("williams", "literature"): GaussianProcess(
+        mean=lambda x: np.sin(2.5 * x) * np.sin(1.5 * x),
+        noise_std=lambda x: 0.01 + 0.25 * (1 - np.sin(2.5 * x)) ** 2,
+        high=np.pi,
+    ),
+    ("williams", "printed"): GaussianProcess(
+        mean=lambda x: np.sin(2.5 * x) * np.sin(1.5 * x),
+        noise_std=lambda x: np.sqrt(0.01 + 0.25 * (1 - np.sin(2.5 * x)) ** 2),
+    ),
+}
+
+_NAMES = ("heavy_tail", "depeweg", "bimodal", "goldberg", "yuan", "williams")
+
+
+def dataset_names() -> tuple[str, ...]:
+    """The names that `make_dataset` knows."""
+    return _NAMES
+
+
+@functools.cache
+def load_truth(name: str) -> Truth:
+    """The stored network of a set with a latent input, with its noise and prior."""
+    if name not in LATENT_PROCESSES:
+        raise ValueError(
+            f"name={name!r} has no network; choose one of {list(LATENT_PROCESSES)}."
+        )
+    process = LATENT_PROCESSES[name]
+    source = importlib.resources.files("ncai.datasets") / WEIGHTS_FILE
+    with (
+        importlib.resources.as_file(source) as path,
+        safe_open(path, framework="numpy") as file,
+    ):
+        weights = file.get_tensor(name).astype(np.float64)
+    weights.setflags(write=False)  # one array serves every caller
+    return Truth(process.hidden, weights, process.noise_var, process.latent_var)
+
+
+def make_dataset(
+    name: str,
+    seed: int = 0,
+    form: str = "literature",
+    num_train: int | None = None,
+    num_valid: int | None = None,
+    num_test: int | None = None,
+) -> SyntheticData:
+    """Draw a synthetic set.
+
+    Each part has its own random stream, so its rows depend on the seed and on its own
+    size only.
+
+    Args:
+        name: one of `dataset_names()`.
+        seed: a whole number of at least 0; each seed is a fresh draw of every part.
+        form: for Goldberg, Yuan and Williams, "literature" takes the functions as they
+            are known elsewhere, which fit the published interval widths, and "printed"
+            those of the paper to the letter. The other sets have one form.
+        num_train: training rows; None is the paper's number, also for the next two.
+        num_valid: validation rows.
+        num_test: test rows.
+
+    Returns:
+        The three parts with the oracle, and the true parameters where they exist.
+
+    Example:
+        >>> data = make_dataset("depeweg", seed=3)
+        >>> data.train.inputs.shape
+        (750, 1)
+        >>> limit = data.oracle.log_prob(data.test.inputs, data.test.targets).mean()
+    """
+    if name not in _NAMES:
+        raise ValueError(f"name={name!r} is not known; choose one of {list(_NAMES)}.")
+    if form not in FORMS:
+        raise ValueError(f"form={form!r} is not known; choose one of {list(FORMS)}.")
+    _check_whole("seed", seed, least=0)
+    asked = {"num_train": num_train, "num_valid": num_valid, "num_test": num_test}
+    for label, size in asked.items():
+        if size is not None:
+            _check_whole(label, size, least=1)
+
+    if name in LATENT_PROCESSES:
+        process, truth = LATENT_PROCESSES[name], load_truth(name)
+        oracle = NetworkOracle(truth)
+        draw = functools.partial(_draw_latent, process, oracle)
+    else:
+        process, truth = _GAUSSIAN_PROCESSES[name, form], None
+        oracle = GaussianOracle(process.mean, process.noise_std)
+        draw = functools.partial(_draw_gaussian, process)
+
+    parts = {}
+    sizes = zip(PARTS, asked.values(), process.sizes, strict=True)
+    for index, (part, size, usual) in enumerate(sizes):
+        stream = np.random.SeedSequence(
+            int(seed), spawn_key=(_NAMES.index(name), index)
+        )
+        generator = np.random.default_rng(stream)
+        parts[part] = draw(generator, usual if size is None else int(size))
+    return SyntheticData(
+        name=name, **parts, oracle=oracle, truth=truth, standardise=truth is None
+    )
+
+
+def _check_whole(label: str, value, least: int) -> None:
+    whole = isinstance(value, int | np.integer) and not isinstance(value, bool)
+    if not whole or value < least:
+        raise ValueError(f"{label}={value!r} must be a whole number >= {least}.")
+
+
+def _draw_latent(process, oracle, generator, number) -> Part:
+    inputs = process.sample_inputs(generator, number)[:, None]
+    targets, latents = oracle.draw(inputs, generator)
+    return Part(inputs, targets, latents)
+
+
+def _draw_gaussian(process, generator, number) -> Part:
+    inputs = generator.uniform(0.0, process.high, number)[:, None]
+    noise = generator.standard_normal(inputs.shape)
+    return Part(inputs, process.mean(inputs) + process.noise_std(inputs) * noise, None)

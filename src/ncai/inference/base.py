@@ -1,0 +1,187 @@
+"""What the methods share: the interface, training settings, and starting values."""
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import PRNGKeyArray
+
+from ncai.model import Model, PriorState, initial_priors
+from ncai.objectives.elbo import DeterministicError
+from ncai.optimise import Driver, Stage, initial_state
+from ncai.posterior import Fit, GaussianPosterior
+from ncai.types import Data, Unknowns
+from ncai.variational import MeanField, raw_scale_of, scale_of
+
+
+@dataclass(frozen=True)
+class Training:
+    """Settings of a training run that are not about the method.
+
+    Args:
+        num_restarts: starts from different random values, trained side by side.
+        max_steps: limit on the steps of the main training.
+        learning_rate: Adam's.
+        num_samples: Monte Carlo draws of (W, Z) a step.
+        plateau: stop early when no restart improves, after lowering its rate.
+        rate_drops: how often a restart's rate is lowered to a third at a plateau.
+        tolerance: the improvement, in nats a row from one window of 1000 steps to the
+            next, below which a restart is on a plateau.
+        warm_start_steps: steps of the deterministic network of the NCAI start.
+        settle_steps: steps for the scales alone, where a start has its means given.
+    """
+
+    num_restarts: int = 10
+    max_steps: int = 30_000
+    learning_rate: float = 0.01
+    num_samples: int = 1
+    plateau: bool = False
+    rate_drops: int = 0
+    tolerance: float = 1e-3
+    warm_start_steps: int = 5_000
+    settle_steps: int = 3_000
+
+    def stage(self, name: str, objective: Any, **changes) -> Stage:
+        """A stage with these settings."""
+        settings = {
+            "max_steps": self.max_steps,
+            "learning_rate": self.learning_rate,
+            "plateau": self.plateau,
+            "rate_drops": self.rate_drops,
+            "tolerance": self.tolerance,
+        }
+        return Stage(name, objective, **(settings | changes))
+
+
+class Inference(ABC):
+    """A method: all settings are fields; one call gives a `Fit` with every restart."""
+
+    @abstractmethod
+    def fit(
+        self, key: PRNGKeyArray, model: Model, data: Data, driver: Driver | None = None
+    ) -> Fit:
+        """Approximate the posterior of the model given the data."""
+
+
+def noise_start(model: Model) -> jax.Array:
+    """Where the unknown log variance of the noise begins (empty if it is not one)."""
+    if model.noise_is_unknown:
+        return jnp.log(jnp.asarray(model.noise_variance.value, float))
+    return jnp.zeros(0)
+
+
+def random_point(key: PRNGKeyArray, model: Model, num_rows: int) -> Unknowns:
+    """Random weights, and latents drawn like xavier-normal's: near 0."""
+    weight_key, latent_key = jax.random.split(key)
+    dims = model.network.latent_dim
+    spread = (2.0 / (num_rows + dims)) ** 0.5
+    return Unknowns(
+        model.network.init(weight_key),
+        spread * jax.random.normal(latent_key, (num_rows, dims)),
+        noise_start(model),
+    )
+
+
+def mean_field_at(key: PRNGKeyArray, model: Model, point: Unknowns) -> MeanField:
+    """A narrow q around a point.
+
+    The paper draws "all variational parameters" from xavier-normal, which has no
+    meaning for the variance of a vector; scales start near 0.05, a little apart.
+    """
+    keys = jax.random.split(key, 3)
+
+    def scale(key, like):
+        jitter = jnp.exp(0.1 * jax.random.normal(key, like.shape))
+        return raw_scale_of(0.05 * jitter)
+
+    noise_like = (
+        point.log_noise_var
+        if model.noise_variance.mode == "variational"
+        else point.log_noise_var[:0]
+    )
+    return MeanField(
+        point,
+        Unknowns(
+            scale(keys[0], point.weights),
+            scale(keys[1], point.latents),
+            scale(keys[2], noise_like),
+        ),
+    )
+
+
+def ncai_start(
+    keys: PRNGKeyArray, model: Model, data: Data, training: Training, driver: Driver
+) -> Unknowns:
+    """Step 1 of NCAI: weights of a deterministic network, latents at (almost) 0.
+
+    One network for each restart, trained at z = 0. The latents get a spread of 1e-3 of
+    their prior width so that no covariance is singular.
+    """
+    num_rows = data.inputs.shape[0]
+    points = jax.vmap(lambda k: random_point(k, model, num_rows))(keys)
+    priors = jax.vmap(lambda k: initial_priors(k, model))(keys)
+    state = initial_state(points.weights, priors, keys)
+    stage = Stage(
+        "warm start",
+        DeterministicError(),
+        max_steps=training.warm_start_steps,
+        learning_rate=training.learning_rate,
+        plateau=training.plateau,
+        tolerance=1e-4,
+        window=500,
+        per_row=False,
+    )
+    state = driver.run(stage, model, data, state)
+
+    def tiny_latents(key, latent_variance):
+        shape = (num_rows, model.network.latent_dim)
+        return 1e-3 * jnp.sqrt(latent_variance) * jax.random.normal(key, shape)
+
+    latents = jax.vmap(tiny_latents)(keys, priors.latent_variance)
+    return Unknowns(state.params, latents, points.log_noise_var)
+
+
+def stack_starts(given: Unknowns, num_restarts: int, model: Model) -> Unknowns:
+    """A start given by value, once for each restart.
+
+    Its arrays may have a leading axis of their own, one entry a start; those are used
+    in turn.
+    """
+    single = jnp.ndim(given.weights) == 1
+    weights = jnp.atleast_2d(jnp.asarray(given.weights, float))
+    latents = jnp.asarray(given.latents, float)
+    latents = latents[None] if single else latents
+    pick = np.arange(num_restarts) % weights.shape[0]
+    noise = jnp.broadcast_to(
+        noise_start(model), (num_restarts, noise_start(model).size)
+    )
+    return Unknowns(weights[pick], latents[pick], noise)
+
+
+def gaussian_fit(
+    model: Model, q: MeanField, priors: PriorState, driver: Driver
+) -> Fit:
+    """The result of a variational method."""
+    num_restarts = q.mean.weights.shape[0]
+    posterior = GaussianPosterior(
+        model, q.mean, scale_of(q), priors, np.full(num_restarts, 1 / num_restarts)
+    )
+    return driver_fit(posterior, driver)
+
+
+def driver_fit(posterior: GaussianPosterior, driver: Driver) -> Fit:
+    """A `Fit` from what the driver saw."""
+    alive = driver.alive
+    if alive is None:
+        alive = np.ones(posterior.num_components, bool)
+    return Fit(
+        posterior,
+        driver.history.stacked() | {"stage": list(driver.history.stage)},
+        alive,
+        driver.stop_reasons,
+        driver.steps,
+        driver.interrupted,
+    )

@@ -1,0 +1,146 @@
+"""`mfvi`, `ncai0` and `ncai`: variational inference with the factorised Gaussian.
+
+They differ in where they start and in what they add to the negative ELBO; so they are
+three settings of one class.
+"""
+
+from dataclasses import dataclass, field, replace
+
+import jax
+import jax.numpy as jnp
+from jaxtyping import PRNGKeyArray
+
+from ncai.inference.base import (
+    Inference,
+    Training,
+    gaussian_fit,
+    mean_field_at,
+    ncai_start,
+    random_point,
+    stack_starts,
+)
+from ncai.inference.map import map_points
+from ncai.model import Model, initial_priors
+from ncai.objectives.elbo import NegativeElbo
+from ncai.objectives.penalties import Penalties
+from ncai.optimise import Driver, TrainState, initial_state
+from ncai.posterior import Fit
+from ncai.types import Data, Unknowns
+from ncai.variational import MeanField
+
+STARTS = ("random", "ncai", "map")
+MEANS_HELD = MeanField(mean=0.0, raw_scale=1.0)  # a prefix of the parameters
+
+
+@dataclass(frozen=True)
+class MeanFieldVI(Inference):
+    """Variational inference from a chosen start, with or without NCAI's penalties.
+
+    Args:
+        training: restarts, steps, rates.
+        start: "random"; "ncai", the warm start; "map", the joint mode; or the values
+            themselves (the truth, say).
+        hold_means: train the scales only (the paper's "Fixed at GT").
+        penalties: NCAI's, or None. With them, the first half of the steps is plain
+            ELBO; the penalties then grow from 0 (from the first step on they would
+            wreck the fit, as latents have not yet moved).
+        ramp_fraction: the part of the second half over which they grow.
+    """
+
+    training: Training = field(default_factory=Training)
+    start: str | Unknowns = "random"
+    hold_means: bool = False
+    penalties: Penalties | None = None
+    ramp_fraction: float = 0.5
+
+    def fit(
+        self, key: PRNGKeyArray, model: Model, data: Data, driver: Driver | None = None
+    ) -> Fit:
+        """One Gaussian for each restart."""
+        driver = driver or Driver()
+        state = self._starting_state(key, model, data, driver)
+        elbo = NegativeElbo(self.training.num_samples)
+        if self.hold_means:
+            stage = self.training.stage("scales", elbo, trainable=MEANS_HELD)
+            state = self._run(stage, model, data, state, driver)
+        elif self.penalties is None:
+            stage = self.training.stage("elbo", elbo)
+            state = self._run(stage, model, data, state, driver)
+        else:
+            state = self._run_staged(elbo, model, data, state, driver)
+        return gaussian_fit(model, state.params, state.priors, driver)
+
+    def _starting_state(self, key, model, data, driver) -> TrainState:
+        start_key, scale_key, prior_key, train_key = jax.random.split(key, 4)
+        num_restarts = self.training.num_restarts
+        keys = jax.random.split(start_key, num_restarts)
+        means_are_given = True
+        if isinstance(self.start, Unknowns):
+            point = stack_starts(self.start, num_restarts, model)
+        elif self.start == "map":
+            point, _ = map_points(start_key, model, data, self.training, driver)
+        else:
+            means_are_given = False
+            if self.start == "ncai":
+                point = ncai_start(keys, model, data, self.training, driver)
+            else:
+                num_rows = data.inputs.shape[0]
+                point = jax.vmap(lambda k: random_point(k, model, num_rows))(keys)
+        scale_keys = jax.random.split(scale_key, num_restarts)
+        q = jax.vmap(lambda k, p: mean_field_at(k, model, p))(scale_keys, point)
+        priors = jax.vmap(lambda k: initial_priors(k, model))(
+            jax.random.split(prior_key, num_restarts)
+        )
+        state = initial_state(q, priors, jax.random.split(train_key, num_restarts))
+        if means_are_given and not self.hold_means:
+            # The paper trains the variances to convergence before it lets go.
+            stage = self.training.stage(
+                "scales",
+                NegativeElbo(self.training.num_samples),
+                max_steps=self.training.settle_steps,
+                rate_drops=0,
+                trainable=MEANS_HELD,
+            )
+            state = self._run(stage, model, data, state, driver)
+        return state
+
+    def _run_staged(self, elbo, model, data, state, driver) -> TrainState:
+        first = self.training.max_steps // 2
+        second = self.training.max_steps - first
+        ramp = max(int(self.ramp_fraction * second), 1)
+        stage = self.training.stage("elbo", elbo, max_steps=first, rate_drops=0)
+        state = self._run(stage, model, data, state, driver)
+        stage = self.training.stage(
+            "penalties",
+            replace(elbo, penalties=self.penalties, ramp_steps=float(ramp)),
+            max_steps=second,
+            settle_steps=ramp,
+        )
+        return self._run(stage, model, data, state, driver)
+
+    def _run(self, stage, model, data, state, driver) -> TrainState:
+        if driver.interrupted or driver.out_of_time():
+            return state
+        # Adam starts anew: its averages belong to the objective of the last stage.
+        keys = jax.vmap(lambda k: jax.random.fold_in(k, driver.steps))(state.key)
+        fresh = initial_state(state.params, state.priors, keys)
+        return driver.run(stage, model, data, fresh)
+
+
+def mfvi(training: Training, **settings) -> MeanFieldVI:
+    """Mean-field variational inference from random starts."""
+    return MeanFieldVI(training, **({"start": "random"} | settings))
+
+
+def ncai0(training: Training, **settings) -> MeanFieldVI:
+    """NCAI with lambda = 0: its warm start, then the plain ELBO."""
+    return MeanFieldVI(training, **({"start": "ncai"} | settings))
+
+
+def ncai(training: Training, penalties: Penalties, **settings) -> MeanFieldVI:
+    """NCAI: its warm start, then the ELBO with penalties on the latents."""
+    return MeanFieldVI(
+        training, penalties=penalties, **({"start": "ncai"} | settings)
+    )
+
+

@@ -1,0 +1,51 @@
+"""Fixed, evenly spread values of z for averaging a prediction over its prior."""
+
+import numpy as np
+from jaxtyping import Float
+from scipy.special import ndtri
+
+
+def latent_nodes(
+    num_draws: int, num_latent: int, latent_dim: int
+) -> Float[np.ndarray, "S M K"]:
+    """Equally weighted standard-normal values of z for every weight draw.
+
+    They stand for the inner integral of the posterior predictive
+    (Eq. `posterior-predictive`). Each weight draw has its own values, so that all draws
+    together cover z far more finely than any one of them. Nothing here is random: two
+    calls agree, and so do two predictions.
+
+    Args:
+        num_draws: number S of weight draws.
+        num_latent: number M of values for each weight draw.
+        latent_dim: dimension K of z; without a latent (K = 0) one empty value is enough
+            and M is not used.
+    """
+    if num_draws < 1 or num_latent < 1:
+        raise ValueError(
+            f"num_draws={num_draws} and num_latent={num_latent} must be at least 1."
+        )
+    if latent_dim == 0:
+        return np.zeros((num_draws, 1, 0), np.float32)
+    if latent_dim == 1:
+        # One value in each of M slices of equal probability; the golden ratio moves the
+        # place within the slice so that the draws never line up.
+        shifts = (0.5 + np.arange(num_draws) * (np.sqrt(5) - 1) / 2) % 1.0
+        uniform = (np.arange(num_latent) + shifts[:, None])[..., None] / num_latent
+    else:
+        uniform = _additive_sequence(num_draws * num_latent, latent_dim)
+        uniform = uniform.reshape(num_draws, num_latent, latent_dim)
+    return ndtri(np.clip(uniform, 1e-6, 1 - 1e-6)).astype(np.float32)
+
+
+def _additive_sequence(num_points: int, dim: int) -> Float[np.ndarray, "points dim"]:
+    """The low-discrepancy sequence n·a mod 1, a from the generalised golden mean.
+
+    Any run of consecutive points is the first run, shifted modulo 1: the run that a
+    weight draw takes is therefore as even as every other one.
+    """
+    ratio = 2.0
+    for _ in range(60):  # the positive root of r^(dim+1) = r + 1
+        ratio = (1 + ratio) ** (1 / (dim + 1))
+    steps = ratio ** -np.arange(1.0, dim + 1)
+    return (0.5 + np.arange(1, num_points + 1)[:, None] * steps) % 1.0

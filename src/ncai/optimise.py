@@ -1,0 +1,332 @@
+"""The one compiled training loop, and the short Python loop that drives it in chunks.
+
+Compiled: a chunk of Adam steps for all restarts at once. Python sees one small summary
+a chunk, from which come progress, plateaus, time limits and lost restarts; there is no
+other path, with or without a progress bar, and no host sync within a chunk.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+from jax.flatten_util import ravel_pytree
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from ncai.model import Model, PriorState
+from ncai.types import Data
+
+CHUNK_STEPS = 250
+
+_ADAM = optax.scale_by_adam()
+
+
+class TrainState(NamedTuple):
+    """What the next step needs; every leaf has a leading restart axis."""
+
+    params: Any
+    adam: Any
+    priors: PriorState
+    key: PRNGKeyArray
+
+
+class ChunkSummary(NamedTuple):
+    """Averages over the steps of a chunk, for each restart."""
+
+    value: Float[Array, "R"]
+    terms: dict[str, Float[Array, "R"]]
+    finite: Float[Array, "R"]
+
+
+def initial_state(params: Any, priors: PriorState, keys: PRNGKeyArray) -> TrainState:
+    """State before the first step; all arguments have a leading restart axis."""
+    flat = jax.vmap(lambda p: ravel_pytree(p)[0])(params)
+    return TrainState(params, jax.vmap(_ADAM.init)(flat), priors, keys)
+
+
+def _run_one(objective, model, data, trainable, state, rate, first_step, num_steps):
+    """`num_steps` steps of Adam for one restart."""
+    flat, unravel = ravel_pytree(state.params)
+    mask = ravel_pytree(
+        jax.tree.map(
+            lambda flag, part: jax.tree.map(lambda a: jnp.full_like(a, flag), part),
+            trainable,
+            state.params,
+        )
+    )[0]
+
+    def normals_at(step):
+        key = jax.random.fold_in(state.key, step)
+        return jax.random.normal(key, objective.num_normals(state.params), flat.dtype)
+
+    def prepare(flat, normals):
+        return objective.prepare(unravel(flat), normals)
+
+    def value_and_report(prepared, priors, step):
+        return objective.value(prepared, priors, model, data, step.astype(flat.dtype))
+
+    def body(i, carry):
+        flat, adam, priors, normals, prepared, value_sum, term_sums = carry
+        step = first_step + i
+        (value, report), gradient = jax.value_and_grad(value_and_report, has_aux=True)(
+            prepared, priors, step
+        )
+        (gradient,) = jax.vjp(lambda flat: prepare(flat, normals), flat)[1](gradient)
+        direction, adam = _ADAM.update(gradient * mask, adam)
+        flat = flat - rate * mask * direction
+        normals = normals_at(step + 1)
+        prepared = prepare(flat, normals)
+        priors = objective.update_priors(prepared, priors, model, data, report)
+        term_sums = jax.tree.map(jnp.add, term_sums, report.terms)
+        return flat, adam, priors, normals, prepared, value_sum + value, term_sums
+
+    first_normals = normals_at(first_step)
+    first = prepare(flat, first_normals)
+    shapes = jax.eval_shape(value_and_report, first, state.priors, first_step)
+    no_terms = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), shapes[1].terms)
+    # fori_loop, not scan: nothing is stacked, and the number of steps is a traced
+    # number, so a last chunk of another length compiles nothing.
+    flat, adam, priors, _, _, value_sum, term_sums = jax.lax.fori_loop(
+        0,
+        num_steps,
+        body,
+        (
+            flat,
+            state.adam,
+            state.priors,
+            first_normals,
+            first,
+            jnp.zeros((), flat.dtype),
+            no_terms,
+        ),
+    )
+    summary = ChunkSummary(
+        value_sum / num_steps,
+        jax.tree.map(lambda total: total / num_steps, term_sums),
+        jnp.isfinite(value_sum) & jnp.all(jnp.isfinite(flat)),
+    )
+    return TrainState(unravel(flat), adam, priors, state.key), summary
+
+
+@jax.jit
+def run_chunk(
+    objective,
+    model: Model,
+    data: Data,
+    trainable: Any,
+    state: TrainState,
+    rates: Float[Array, "R"],
+    first_step: int,
+    num_steps: int,
+) -> tuple[TrainState, ChunkSummary]:
+    """A chunk of steps for all restarts.
+
+    `trainable` is a tree prefix of the parameters with 1 where they learn and 0 where
+    they are held.
+    """
+    return jax.vmap(_run_one, in_axes=(None, None, None, None, 0, 0, None, None))(
+        objective, model, data, trainable, state, rates, first_step, num_steps
+    )
+
+
+class FitFailedError(RuntimeError):
+    """Every restart became non-finite."""
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One leg of a fit.
+
+    Args:
+        name: what the progress bar and the history call it.
+        objective: see `ncai.objectives`.
+        max_steps: the step limit.
+        learning_rate: Adam's.
+        plateau: stop once no restart improves by `tolerance` nats a row from one window
+            of steps to the next.
+        rate_drops: at a plateau a restart's rate falls to a third, so many times,
+            before it counts as done.
+        settle_steps: steps at the start that never count as a plateau (while penalties
+            ramp in, say).
+        tolerance: in units of the objective per row.
+        per_row: whether the objective is a sum over rows (nats) or an average.
+    """
+
+    name: str
+    objective: Any
+    max_steps: int
+    learning_rate: float = 0.01
+    plateau: bool = False
+    rate_drops: int = 0
+    settle_steps: int = 0
+    tolerance: float = 1e-3
+    window: int = 1000
+    per_row: bool = True
+    trainable: Any = 1.0
+
+
+@dataclass
+class History:
+    """Chunk averages over a fit: arrays [chunks, restarts] under each name."""
+
+    stage: list[str] = field(default_factory=list)
+    step: list[int] = field(default_factory=list)
+    value: list[np.ndarray] = field(default_factory=list)
+    terms: list[dict[str, np.ndarray]] = field(default_factory=list)
+
+    def stacked(self) -> dict[str, np.ndarray]:
+        """All as arrays; a term that a stage does not have is NaN there."""
+        names = sorted({name for terms in self.terms for name in terms})
+        blank = np.full_like(self.value[0], np.nan) if self.value else np.zeros(0)
+        out = {"step": np.array(self.step), "value": np.array(self.value)}
+        for name in names:
+            out[name] = np.array([terms.get(name, blank) for terms in self.terms])
+        return out
+
+
+@dataclass(frozen=True)
+class Progress:
+    """What a progress bar is told after each chunk."""
+
+    stage: str
+    step: int
+    max_steps: int
+    value: float
+    terms: dict[str, float]
+    alive: int
+    restarts: int
+
+
+@dataclass
+class Driver:
+    """Runs stages one after another, within one time limit.
+
+    Args:
+        on_progress: called after each chunk, from the one and only loop.
+        time_limit: seconds for all stages together.
+    """
+
+    on_progress: Callable[[Progress], None] | None = None
+    time_limit: float | None = None
+    history: History = field(default_factory=History)
+    alive: np.ndarray | None = None
+    steps: int = 0
+    stop_reasons: list[str] = field(default_factory=list)
+    interrupted: bool = False
+    started: float = field(default_factory=time.monotonic)
+
+    def out_of_time(self) -> bool:
+        """Whether the time limit is used up."""
+        return (
+            self.time_limit is not None
+            and time.monotonic() - self.started > self.time_limit
+        )
+
+    def run(
+        self, stage: Stage, model: Model, data: Data, state: TrainState
+    ) -> TrainState:
+        """Run a stage to its end: steps, plateau, time, or Ctrl-C.
+
+        On Ctrl-C the state of the last whole chunk is returned and `interrupted` set:
+        the caller decides whether that is worth keeping.
+        """
+        num_restarts = state.key.shape[0]
+        if self.alive is None:
+            self.alive = np.ones(num_restarts, bool)
+        plateau = _PlateauWatch(stage, num_restarts, float(data.row_weights.sum()))
+        step, reason = 0, "step limit"
+        try:
+            while step < stage.max_steps:
+                num_steps = min(CHUNK_STEPS, stage.max_steps - step)
+                state, summary = run_chunk(
+                    stage.objective,
+                    model,
+                    data,
+                    stage.trainable,
+                    state,
+                    jnp.asarray(plateau.rates, jnp.float32),
+                    step,
+                    num_steps,
+                )
+                value = np.asarray(summary.value)
+                self.alive = self.alive & np.asarray(summary.finite)
+                step += num_steps
+                self.steps += num_steps
+                self._record(stage, step, value, summary)
+                if not self.alive.any():
+                    raise FitFailedError(
+                        f"all {num_restarts} restarts became non-finite in the stage "
+                        f"'{stage.name}' by step {step}: try a smaller learning_rate, "
+                        "more restarts, or check X and y for extreme values."
+                    )
+                if stage.plateau and plateau.all_done(value, step, self.alive):
+                    reason = "plateau"
+                    break
+                if self.out_of_time():
+                    reason = "time limit"
+                    break
+        except KeyboardInterrupt:
+            self.interrupted = True
+            reason = "interrupted"
+        self.stop_reasons.append(f"{stage.name}: {reason} after {step} steps")
+        return state
+
+    def _record(self, stage: Stage, step: int, value, summary: ChunkSummary) -> None:
+        terms = {name: np.asarray(term) for name, term in summary.terms.items()}
+        self.history.stage.append(stage.name)
+        self.history.step.append(self.steps)
+        self.history.value.append(value)
+        self.history.terms.append(terms)
+        if self.on_progress is not None:
+            best = int(np.nanargmin(np.where(self.alive, value, np.inf)))
+            self.on_progress(
+                Progress(
+                    stage.name,
+                    step,
+                    stage.max_steps,
+                    float(value[best]),
+                    {name: float(term[best]) for name, term in terms.items()},
+                    int(self.alive.sum()),
+                    len(self.alive),
+                )
+            )
+
+
+class _PlateauWatch:
+    """Learning rates of each restart, lowered as it stops improving."""
+
+    def __init__(self, stage: Stage, num_restarts: int, num_rows: float):
+        self.stage = stage
+        self.rates = np.full(num_restarts, stage.learning_rate)
+        self.drops = np.zeros(num_restarts, int)
+        self.done = np.zeros(num_restarts, bool)
+        self.values: list[list[float]] = [[] for _ in range(num_restarts)]
+        self.chunks = max(stage.window // CHUNK_STEPS, 1)
+        self.tolerance = stage.tolerance * (num_rows if stage.per_row else 1.0)
+
+    def all_done(self, value: np.ndarray, step: int, alive: np.ndarray) -> bool:
+        """Take in a chunk's values; say whether every living restart is done."""
+        if step <= self.stage.settle_steps:
+            return False
+        for i in np.flatnonzero(alive & ~self.done):
+            self.values[i].append(float(value[i]))
+            if len(self.values[i]) < 2 * self.chunks:
+                continue
+            before, after = (
+                np.mean(self.values[i][-2 * self.chunks : -self.chunks]),
+                np.mean(self.values[i][-self.chunks :]),
+            )
+            if before - after < self.tolerance:
+                if self.drops[i] < self.stage.rate_drops:
+                    self.drops[i] += 1
+                    self.rates[i] /= 3
+                    self.values[i].clear()
+                else:
+                    self.done[i] = True
+        # A restart that is done rests: its rate is 0 while others go on.
+        self.rates[self.done] = 0.0
+        return bool(np.all(self.done | ~alive))

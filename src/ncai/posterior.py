@@ -1,0 +1,197 @@
+"""What a fit leaves behind: a Gaussian for each restart, or the draws of a sampler.
+
+After `draw`, no code knows which method was used.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from ncai.model import Model, PriorState
+from ncai.types import Unknowns, WeightDraws
+
+
+def split_draws(num_draws: int, shares: np.ndarray) -> np.ndarray:
+    """How many draws each component gets: in proportion, by largest remainder."""
+    exact = num_draws * np.asarray(shares, float) / np.sum(shares)
+    counts = np.floor(exact).astype(int)
+    rest = num_draws - counts.sum()
+    counts[np.argsort(counts - exact, kind="stable")[:rest]] += 1
+    return counts
+
+
+def _draws_from(model: Model, unknowns: Unknowns, priors: PriorState) -> WeightDraws:
+    """WeightDraws from stacked unknowns and the variances that go with each."""
+    if model.noise_is_unknown:
+        noise_std = jnp.exp(0.5 * unknowns.log_noise_var)
+    else:
+        noise_std = jnp.sqrt(priors.noise_variance)
+    return WeightDraws(
+        np.asarray(unknowns.weights),
+        np.asarray(noise_std),
+        np.asarray(jnp.sqrt(priors.latent_variance)),
+    )
+
+
+@dataclass(frozen=True)
+class GaussianPosterior:
+    """A factorised Gaussian for each restart; MAP is the one of zero width.
+
+    Every array has a leading restart axis. `shares` are the weights of the restarts in
+    the mixture that predicts.
+    """
+
+    model: Model
+    mean: Unknowns
+    scale: Unknowns
+    priors: PriorState
+    shares: np.ndarray
+
+    @property
+    def num_components(self) -> int:
+        """Number of restarts kept."""
+        return len(self.shares)
+
+    def draw(self, key: PRNGKeyArray, num_draws: int) -> WeightDraws:
+        """Equally weighted draws of W, divided between restarts by their shares."""
+        component = np.repeat(
+            np.arange(self.num_components), split_draws(num_draws, self.shares)
+        )
+        mean, scale, priors = jax.tree.map(
+            lambda a: jnp.asarray(a)[component], (self.mean, self.scale, self.priors)
+        )
+        weight_key, noise_key = jax.random.split(key)
+        weights = mean.weights + scale.weights * jax.random.normal(
+            weight_key, mean.weights.shape
+        )
+        log_noise = mean.log_noise_var
+        if scale.log_noise_var.shape[-1]:
+            log_noise = log_noise + scale.log_noise_var * jax.random.normal(
+                noise_key, log_noise.shape
+            )
+        draws = Unknowns(weights, mean.latents[:, :0], log_noise)
+        return _draws_from(self.model, draws, priors)
+
+    def latent_moments(self) -> tuple[Float[Array, "N K"], Float[Array, "N K"]]:
+        """Mean and standard deviation of z for each training row.
+
+        Those of the restart with the largest share: z has no meaning across restarts.
+        """
+        best = int(np.argmax(self.shares))
+        return self.mean.latents[best], self.scale.latents[best]
+
+    def latent_prior_std(self) -> float:
+        """Prior standard deviation of z in the restart that `latent_moments` uses."""
+        best = int(np.argmax(self.shares))
+        return float(np.sqrt(self.priors.latent_variance[best]))
+
+    def select(self, indices, shares=None) -> "GaussianPosterior":
+        """Only these restarts, with these shares (equal if not given)."""
+        indices = np.atleast_1d(indices)
+        if shares is None:
+            shares = np.full(len(indices), 1 / len(indices))
+        mean, scale, priors = jax.tree.map(
+            lambda a: a[indices], (self.mean, self.scale, self.priors)
+        )
+        return GaussianPosterior(self.model, mean, scale, priors, np.asarray(shares))
+
+
+@dataclass(frozen=True)
+class SamplePosterior:
+    """Draws of a sampler, [chains, draws, ...] under each unknown."""
+
+    model: Model
+    samples: Unknowns
+    priors: PriorState
+    shares: np.ndarray
+
+    @property
+    def num_components(self) -> int:
+        """Number of chains kept."""
+        return len(self.shares)
+
+    def draw(self, key: PRNGKeyArray, num_draws: int) -> WeightDraws:
+        """Draws of W, evenly spaced along each chain (the key is not needed)."""
+        del key
+        counts = split_draws(num_draws, self.shares)
+        length = self.samples.weights.shape[1]
+        picked = [
+            np.round(np.linspace(0, length - 1, count)).astype(int) for count in counts
+        ]
+        chain = np.repeat(np.arange(self.num_components), counts)
+        samples = jax.tree.map(
+            lambda a: jnp.asarray(a)[chain, np.concatenate(picked)], self.samples
+        )
+        priors = jax.tree.map(lambda a: jnp.asarray(a)[chain], self.priors)
+        return _draws_from(self.model, samples, priors)
+
+    def latent_moments(self) -> tuple[Float[Array, "N K"], Float[Array, "N K"]]:
+        """Mean and standard deviation of z for each training row, over all chains."""
+        latents = self.samples.latents
+        return jnp.mean(latents, axis=(0, 1)), jnp.std(latents, axis=(0, 1))
+
+    def latent_prior_std(self) -> float:
+        """Prior standard deviation of z."""
+        return float(np.sqrt(self.priors.latent_variance[0]))
+
+    def select(self, indices, shares=None) -> "SamplePosterior":
+        """Only these chains."""
+        indices = np.atleast_1d(indices)
+        if shares is None:
+            shares = np.full(len(indices), 1 / len(indices))
+        samples, priors = jax.tree.map(
+            lambda a: a[indices], (self.samples, self.priors)
+        )
+        return SamplePosterior(self.model, samples, priors, np.asarray(shares))
+
+
+Posterior = GaussianPosterior | SamplePosterior
+
+
+@dataclass(frozen=True)
+class SamplerReport:
+    """How well a sampler did, judged on predictions (weights permute freely)."""
+
+    max_rhat: float
+    min_ess: float
+    num_divergences: int
+    acceptance_rate: float
+    num_draws: int
+    num_chains: int
+    mean_leapfrogs: float
+
+    @property
+    def mixed(self) -> bool:
+        """R-hat at most 1.05 and effective sample size at least 400."""
+        return self.max_rhat <= 1.05 and self.min_ess >= 400
+
+    def __str__(self) -> str:
+        verdict = (
+            "the chains agree"
+            if self.mixed
+            else "the chains have NOT mixed: treat these draws as a rough picture, "
+            "not as the posterior, or draw more"
+        )
+        return (
+            f"{self.num_chains} chains x {self.num_draws} draws: largest R-hat "
+            f"{self.max_rhat:.3f} (want <= 1.05), smallest effective sample size "
+            f"{self.min_ess:.0f} (want >= 400), {self.num_divergences} divergences, "
+            f"acceptance {self.acceptance_rate:.2f}; {verdict}."
+        )
+
+
+@dataclass(frozen=True)
+class Fit:
+    """The one result type of every method: all restarts or chains, nothing chosen."""
+
+    posterior: Posterior
+    history: dict[str, Any]
+    alive: np.ndarray
+    stop_reasons: list[str]
+    num_steps: int
+    interrupted: bool = False
+    sampler: SamplerReport | None = None

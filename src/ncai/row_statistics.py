@@ -1,0 +1,95 @@
+"""What a compiled prediction does with one row's mixture, one function per question.
+
+Each has the signature that `map_mixtures` asks for: the row's component means
+[S, M, L], their noise [S, L], the row's own arguments, and arguments that all rows
+share. They are thin; the maths is in `mixture`.
+"""
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float
+
+from ncai import mixture
+
+
+def moments(means, noise_std, row, shared):
+    """Mean and variance of each output."""
+    del row, shared
+    return mixture.joint_moments(means, noise_std)
+
+
+def log_prob(means, noise_std, targets, shared):
+    """Joint log density at the row's targets [L]."""
+    del shared
+    return mixture.joint_log_density(means, noise_std, targets)
+
+
+def cdf(means, noise_std, targets, shared):
+    """P(y <= target) for each output."""
+    del shared
+    return _over_outputs(mixture.cdf, means, noise_std, targets)
+
+
+def prob_above(means, noise_std, targets, shared):
+    """P(y > target) for each output, accurate when it is tiny: not 1 - cdf."""
+    return cdf(-means, noise_std, -targets, shared)
+
+
+def crps(means, noise_std, targets, shared):
+    """Continuous ranked probability score of each output."""
+    del shared
+    return _over_outputs(mixture.crps, means, noise_std, targets)
+
+
+def grid(means, noise_std, row, shared):
+    """Log density of one output at shared points: `shared = (points [G], output)`."""
+    del row
+    points, output = shared
+    means, noise_std = means[..., output, None], noise_std[:, output, None]
+    log_density = partial(mixture.joint_log_density, means, noise_std)
+    return jax.lax.map(log_density, points[:, None])
+
+
+def quantiles(means, noise_std, row, shared):
+    """Quantiles [L, Q]; `shared` [Q, 2] holds tail probabilities and sides."""
+    del row
+
+    def levels(means, noise_std, _):
+        # One level at a time, so that each stops when it has converged.
+        return jax.lax.map(partial(mixture.quantile, means, noise_std), shared)
+
+    return _over_outputs(levels, means, noise_std, jnp.zeros(means.shape[-1]))
+
+
+def highest_density(means, noise_std, row, shared):
+    """Points, densities and threshold of one output: `shared = (level, output)`."""
+    del row
+    level, output = shared
+    one = mixture.one_output(means, noise_std, output)
+    return mixture.highest_density_level(*one, level)
+
+
+def _over_outputs(function, means, noise_std, arguments):
+    """Run `function(means, noise_std, argument)` on each output's mixture."""
+    return jax.lax.map(
+        lambda args: function(*mixture.one_output(means, noise_std, args[0]), args[1]),
+        (jnp.arange(means.shape[-1]), arguments),
+    )
+
+
+def intervals_above(
+    points: Float[np.ndarray, "G"], density: Float[np.ndarray, "G"], threshold: float
+) -> Float[np.ndarray, "intervals 2"]:
+    """Ends of the stretches where a density, straight between points, is above."""
+    above = np.concatenate([[False], density > threshold, [False]])
+    # A density that is still above at the last point ends there.
+    points = np.concatenate([points[:1], points, points[-1:]])
+    density = np.concatenate([[threshold], density, [threshold]])
+    left = np.flatnonzero(above[1:] != above[:-1])
+    rise = density[left + 1] - density[left]
+    part = (threshold - density[left]) / np.where(rise == 0, 1, rise)
+    ends = points[left] + part * (points[left + 1] - points[left])
+    return ends.reshape(-1, 2)

@@ -1,0 +1,188 @@
+"""The diagnosis must pass noise and name the assumption that fails."""
+
+import json
+
+import numpy as np
+import pytest
+
+from ncai.diagnosis import diagnose_latents
+
+NUM_ROWS = 300
+
+
+def rng_of(seed=0):
+    return np.random.default_rng(seed)
+
+
+def diagnose(inputs, means, stds=0.5, prior_std=1.0, **kwargs):
+    means = np.asarray(means, float).reshape(len(means), -1)
+    stds = np.broadcast_to(stds, means.shape)
+    targets = rng_of(99).normal(size=(len(means), 1))
+    kwargs = {"num_permutations": 99} | kwargs
+    return diagnose_latents(inputs, targets, means, stds, prior_std, **kwargs)
+
+
+@pytest.fixture(scope="module")
+def inputs():
+    return rng_of(1).normal(size=(NUM_ROWS, 1))
+
+
+def test_white_noise_passes(inputs):
+    found = diagnose(inputs, rng_of(2).normal(size=NUM_ROWS), stds=0.1)
+    assert not found.depends_on_inputs
+    assert not found.differs_from_prior
+    assert found.samples_match_prior
+    assert "independent of x: MI" in found.independence_verdict
+    assert "looks Gaussian" in found.prior_verdict
+    assert found.std_ratio == pytest.approx(1, abs=0.15)
+    assert found.pc_x <= found.pc_x_reference
+
+
+def test_latents_that_copy_the_inputs_fail_the_first_assumption_only(inputs):
+    found = diagnose(inputs, inputs, stds=0.1)
+    assert found.depends_on_inputs
+    assert not found.differs_from_prior
+    assert found.mi_p_value == pytest.approx(1 / 100)
+    assert found.mi_x_sample < found.mi_x_mean
+    assert found.pc_x == pytest.approx(1)
+    assert found.independence_verdict.startswith("z depends on x: MI ")
+
+
+def test_dependence_without_correlation_is_seen(inputs):
+    found = diagnose(
+        inputs, np.abs(inputs) + 0.3 * rng_of(2).normal(size=(NUM_ROWS, 1))
+    )
+    assert found.depends_on_inputs
+    assert found.pc_x < 0.05
+
+
+def test_skewed_latents_fail_the_second_assumption_only(inputs):
+    found = diagnose(inputs, rng_of(2).exponential(size=NUM_ROWS) - 1, stds=0.05)
+    assert not found.depends_on_inputs
+    assert found.differs_from_prior
+    assert not found.samples_match_prior
+    assert found.hz > 10 * found.hz_reference > 10 * found.hz_expected
+    assert found.prior_verdict.startswith("z differs from its prior: HZ ")
+
+
+def test_two_clumps_whose_samples_match_are_told_apart_from_a_real_mismatch(inputs):
+    # An exact posterior that knows the sign of z and little more.
+    sign = np.sign(rng_of(3).normal(size=NUM_ROWS))
+    found = diagnose(inputs, 0.6 * sign, stds=0.8)
+    assert found.differs_from_prior
+    assert found.samples_match_prior
+    assert "samples of q(z) do match the prior" in found.prior_verdict
+
+
+def test_a_narrow_posterior_is_reported_by_its_width(inputs):
+    found = diagnose(inputs, 0.3 * rng_of(2).normal(size=NUM_ROWS), stds=0.01)
+    assert not found.differs_from_prior
+    assert found.std_ratio == pytest.approx(0.3, abs=0.04)
+    assert found.ks_p_value < 0.01
+    assert "0.3" in found.prior_verdict.rpartition(";")[2]
+
+
+@pytest.mark.parametrize("value", [0.0, 0.1])
+@pytest.mark.parametrize("latent_dim", [1, 2])
+@pytest.mark.parametrize("std", [0.0, 1.0])
+def test_collapsed_latents_have_no_nan(inputs, value, latent_dim, std):
+    found = diagnose(inputs, np.full((NUM_ROWS, latent_dim), value), stds=std)
+    assert found.collapsed
+    assert not found.depends_on_inputs
+    for verdict in (found.independence_verdict, found.prior_verdict):
+        assert verdict.startswith("z carries no information: all its means are equal")
+    numbers = [v for v in found.to_dict().values() if isinstance(v, float)]
+    assert not np.isnan(numbers).any()
+    assert found.hz == 4 * NUM_ROWS
+    assert "nan" not in str(found)
+
+
+def test_one_dead_latent_of_two_is_named(inputs):
+    means = np.c_[rng_of(2).normal(size=NUM_ROWS), np.zeros(NUM_ROWS)]
+    found = diagnose(inputs, means)
+    assert found.hz_singular
+    assert not found.collapsed
+    assert "do not span all 2 dimensions" in found.prior_verdict
+
+
+def test_constant_inputs_change_nothing(inputs):
+    means = rng_of(2).normal(size=NUM_ROWS)
+    with_constant = np.c_[inputs, np.full(NUM_ROWS, 0.1)]
+    plain, wide = diagnose(inputs, means), diagnose(with_constant, means)
+    assert wide.mi_x_mean == pytest.approx(plain.mi_x_mean, abs=1e-3)
+    assert wide.pc_x == pytest.approx(plain.pc_x / 2)
+    only_constant = diagnose(np.full((NUM_ROWS, 1), 0.1), means)
+    assert not only_constant.depends_on_inputs
+    assert only_constant.mi_x_mean == 0
+
+
+def test_many_rows_are_subsampled_and_it_is_said():
+    x = rng_of(4).normal(size=(500, 2))
+    means = rng_of(5).normal(size=(500, 2))
+    found = diagnose(x, means, max_rows=100, num_permutations=19)
+    assert (found.num_rows, found.num_rows_used) == (500, 100)
+    assert "100 of them" in str(found)
+    again = diagnose(x, means, max_rows=100, num_permutations=19)
+    assert found == again
+    other = diagnose(x, means, max_rows=100, num_permutations=19, seed=1)
+    assert found.mi_x_mean != other.mi_x_mean
+    assert found.hz == other.hz
+
+
+@pytest.mark.parametrize(("level", "num_permutations"), [(0.9, 9), (0.95, 39)])
+def test_references_and_p_values_agree(inputs, level, num_permutations):
+    for seed in range(20):
+        means = rng_of(seed).normal(size=40) + 0.4 * inputs[:40, 0]
+        found = diagnose(
+            inputs[:40], means, level=level, num_permutations=num_permutations
+        )
+        above = found.mi_x_mean > found.mi_reference
+        assert above == found.depends_on_inputs
+        assert (found.hz_p_value < 1 - level) == found.differs_from_prior
+
+
+def test_the_level_is_kept_under_noise():
+    # 60 trials at 10 %: 6 expected, deviation 2.3; four of them.
+    hits = 0
+    for seed in range(60):
+        rng = rng_of(seed)
+        found = diagnose(
+            rng.normal(size=(40, 2)),
+            rng.normal(size=40),
+            num_permutations=19,
+            level=0.9,
+            seed=seed,
+        )
+        hits += found.depends_on_inputs
+    assert hits <= 15
+
+
+def test_output_as_dict_and_text(inputs):
+    found = diagnose(inputs, rng_of(2).normal(size=NUM_ROWS))
+    values = json.loads(json.dumps(found.to_dict()))
+    assert values["depends_on_inputs"] is False
+    assert values["independence_verdict"] == found.independence_verdict
+    text = str(found)
+    assert text.endswith(found.prior_verdict)
+    assert f"{found.hz:.4g}" in text
+    assert "noise, 95%" in text
+
+
+@pytest.mark.parametrize(
+    ("change", "match"),
+    [
+        ({"num_permutations": 10}, "num_permutations"),
+        ({"level": 1.0}, "level"),
+        ({"max_rows": 2}, "max_rows"),
+    ],
+)
+def test_settings_that_cannot_work_are_refused(inputs, change, match):
+    with pytest.raises(ValueError, match=match):
+        diagnose(inputs, inputs, **change)
+
+
+def test_arrays_that_do_not_match_are_refused(inputs):
+    with pytest.raises(ValueError, match="same rows"):
+        diagnose(inputs[:-1], inputs)
+    with pytest.raises(ValueError, match="latent_means"):
+        diagnose(inputs, np.full((NUM_ROWS, 1), np.nan))
