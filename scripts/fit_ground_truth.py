@@ -7,6 +7,7 @@ package: run this again only to change the truth, since it changes every draw.
 """
 
 import functools
+import itertools
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -103,13 +104,9 @@ def balance(network: FlatNetwork, flat):
         for layer in network.unflatten(flat)
     ]
     for _ in range(50):  # neighbouring layers share weights: sweep until settled
-        for layer, above in zip(layers[:-1], layers[1:], strict=True):
-            inward = np.sqrt(
-                sum(
-                    (value**2).sum(axis=0) if value.ndim == 2 else value**2
-                    for value in layer.values()
-                )
-            )
+        for layer, above in itertools.pairwise(layers):
+            columns = np.concatenate([np.atleast_2d(v) for v in layer.values()])
+            inward = np.sqrt((columns**2).sum(axis=0))
             outward = np.sqrt((above["weight"] ** 2).sum(axis=1))
             dead = (inward == 0) | (outward == 0)
             factor = np.where(dead, 1.0, np.sqrt(outward / np.where(dead, 1.0, inward)))

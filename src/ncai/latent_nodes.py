@@ -33,19 +33,19 @@ def latent_nodes(
         shifts = (0.5 + np.arange(num_draws) * (np.sqrt(5) - 1) / 2) % 1.0
         uniform = (np.arange(num_latent) + shifts[:, None])[..., None] / num_latent
     else:
-        uniform = _additive_sequence(num_draws * num_latent, latent_dim)
+        uniform = _even_points(num_draws * num_latent, latent_dim)
         uniform = uniform.reshape(num_draws, num_latent, latent_dim)
     return ndtri(np.clip(uniform, 1e-6, 1 - 1e-6)).astype(np.float32)
 
 
-def _additive_sequence(num_points: int, dim: int) -> Float[np.ndarray, "points dim"]:
-    """The low-discrepancy sequence n·a mod 1, a from the generalised golden mean.
+def _even_points(num_points: int, dim: int) -> Float[np.ndarray, "points dim"]:
+    """Sobol's sequence, moved off the edges of the unit cube.
 
-    Any run of consecutive points is the first run, shifted modulo 1: the run that a
-    weight draw takes is therefore as even as every other one.
+    A run of M = 2^k consecutive points is the first run, shifted digit by digit: what
+    one weight draw gets is as even as what any other gets, and so are all together.
     """
-    ratio = 2.0
-    for _ in range(60):  # the positive root of r^(dim+1) = r + 1
-        ratio = (1 + ratio) ** (1 / (dim + 1))
-    steps = ratio ** -np.arange(1.0, dim + 1)
-    return (0.5 + np.arange(1, num_points + 1)[:, None] * steps) % 1.0
+    from scipy.stats import qmc  # slow to import, and rarely needed
+
+    num_bits = max(num_points - 1, 1).bit_length()
+    points = qmc.Sobol(dim, scramble=False).random_base2(num_bits)[:num_points]
+    return points + 0.5 / 2**num_bits

@@ -30,6 +30,7 @@ _ERFC_FIT = (
 
 # How many points a density is looked at: at first evenly, then where it has mass.
 GRID_SIZES = (32, 32, 128)
+FINE_GRID_SIZES = (32, 64, 256)
 
 
 def joint_moments(
@@ -214,7 +215,7 @@ def mass_grid(
     """Increasing points over the whole range, dense where the mixture has its mass.
 
     The range of a mixture says little about its shape (one wild component widens it),
-    so each round spreads points half evenly and half by the cdf of the round before.
+    so each round spreads a quarter evenly and the rest by the cdf of the round before.
     """
     reach = 5.0 * noise_std
     low, high = (means - reach).min(), (means + reach).max()
@@ -223,7 +224,7 @@ def mass_grid(
     few = thinned(means, noise_std, 128)  # enough to know where the mass is
     for size in sizes[1:]:
         mass = cdf_grid(*few, points)
-        warp = 0.5 * mass + 0.5 * (points - low) / (high - low)
+        warp = 0.75 * mass + 0.25 * (points - low) / (high - low)
         targets = jnp.linspace(warp[0], warp[-1], size, dtype=means.dtype)
         # The barrier keeps XLA from interpolating anew for each component.
         points = jax.lax.optimization_barrier(jnp.interp(targets, warp, points))
@@ -262,7 +263,7 @@ def highest_density_level(
     means: Float[Array, "A B"], noise_std: Float[Array, "A #B"], level: Float[Array, ""]
 ) -> tuple[Float[Array, "G"], Float[Array, "G"], Float[Array, ""]]:
     """Points, their density, and the density above which the probability is `level`."""
-    points = mass_grid(means, noise_std)
+    points = mass_grid(means, noise_std, FINE_GRID_SIZES)
     density = pdf_grid(means, noise_std, points)
     widths = jnp.diff(points)
     high = jnp.maximum(density[:-1], density[1:])

@@ -217,7 +217,7 @@ class PredictiveDistribution:
         points, density, threshold = self._map(
             row_statistics.highest_density,
             shared=(np.float32(level), np.int32(output)),
-            values_per_row=2 * mixture.GRID_SIZES[-1],
+            values_per_row=2 * mixture.FINE_GRID_SIZES[-1],
         )
         points = self.target_shift[output] + self.target_scale[output] * points
         return [

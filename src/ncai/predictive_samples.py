@@ -86,7 +86,9 @@ def sample_functions(
         values = _map_functions(network, draws.weights, inputs, latents)
     else:
         if latent == "mean":
-            nodes = latent_nodes(num_samples, num_nodes, network.latent_dim)
+            # The same, centred, values for every W: the functions differ by W alone.
+            nodes = latent_nodes(1, num_nodes, network.latent_dim)
+            nodes = np.repeat(nodes, num_samples, axis=0)
         else:
             nodes = np.asarray(jax.random.normal(latent_key, latent_shape))[:, None]
         values = map_mixtures(

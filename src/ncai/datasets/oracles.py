@@ -7,9 +7,10 @@ piece where f is linear in z both z and the noise are Gaussian and integrate in 
 form.
 """
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from jaxtyping import Float
@@ -28,6 +29,7 @@ _CHUNK = 2_000_000
 """Most numbers held by one intermediate array: 16 MB."""
 
 
+@runtime_checkable
 class Oracle(Protocol):
     """What is known about the true process, in the raw units of the data."""
 
@@ -86,24 +88,31 @@ class GaussianOracle:
 
     Args:
         mean_function: the noiseless target for an array of inputs.
-        noise_std_function: the standard deviation of the noise there.
+        noise_function: the width of the noise there.
+        noise_is_variance: whether that is a variance; else a standard deviation.
     """
 
     mean_function: Callable[[Array], Array]
-    noise_std_function: Callable[[Array], Array]
+    noise_function: Callable[[Array], Array]
+    noise_is_variance: bool
+
+    def noise_std(self, inputs: Float[Array, "N 1"]) -> Float[Array, "N 1"]:
+        """The standard deviation of the noise at each input."""
+        width = self.noise_function(_column("inputs", inputs))
+        return np.sqrt(width) if self.noise_is_variance else width
 
     def log_prob(self, inputs, targets):
         """The log density of each target at its own input, [N]."""
-        inputs, targets = _pair(inputs, targets)
-        return self._log_prob(inputs, targets)[:, 0]
+        return self._log_prob(*_pair(inputs, targets))[:, 0]
 
     def log_prob_grid(self, inputs, target_grid):
         """The log density of every grid value at every input, [N, G]."""
         return self._log_prob(_column("inputs", inputs), _grid(target_grid)[None, :])
 
     def _log_prob(self, inputs, targets):
-        variance = self.noise_std_function(inputs) ** 2
-        return _normal_log_prob(targets, self.mean_function(inputs), variance)
+        return _normal_log_prob(
+            targets, self.mean_function(inputs), self.noise_std(inputs) ** 2
+        )
 
     def mean(self, inputs):
         """The expected target at each input, [N, 1]."""
@@ -111,9 +120,12 @@ class GaussianOracle:
 
     def sample(self, inputs, seed):
         """One fresh target at each input, [N, 1]."""
-        inputs = _column("inputs", inputs)
-        noise = np.random.default_rng(seed).standard_normal(inputs.shape)
-        return self.mean_function(inputs) + self.noise_std_function(inputs) * noise
+        return self.draw(_column("inputs", inputs), np.random.default_rng(seed))
+
+    def draw(self, inputs, generator: np.random.Generator) -> Float[Array, "N 1"]:
+        """Fresh targets from a generator of random numbers."""
+        noise = generator.standard_normal(inputs.shape)
+        return self.mean_function(inputs) + self.noise_std(inputs) * noise
 
 
 @dataclass(frozen=True, eq=False)
@@ -199,10 +211,7 @@ class NetworkOracle:
 
     def _preactivations(self, inputs, latents) -> list[Float[Array, "N J H"]]:
         """What enters each layer's activation; the last entry is the output."""
-        first, *rest = (
-            {name: np.asarray(value, np.float64) for name, value in layer.items()}
-            for layer in self._layers()
-        )
+        first, *rest = self._layers
         values = (inputs @ first["input"] + first["bias"])[:, None, :]
         out = [values + latents[:, :, None] * first["latent"][0]]
         for layer in rest:
@@ -210,8 +219,11 @@ class NetworkOracle:
             out.append(hidden @ layer["weight"] + layer["bias"])
         return out
 
+    @functools.cached_property
     def _layers(self):
-        return self.truth.flat_network.unflatten(self.truth.weights)
+        # Slices of a NumPy vector stay NumPy, hence double precision.
+        weights: Any = np.asarray(self.truth.weights, np.float64)
+        return self.truth.flat_network.unflatten(weights)
 
     def _pieces(self, inputs) -> tuple[Float[Array, "N J"], ...]:
         """Where f(x_n, .) is linear: edges in z, and intercept and slope between them.

@@ -105,11 +105,21 @@ class LatentProcess:
 
 
 @dataclass(frozen=True)
-class GaussianProcess:
-    """A set without latent input: uniform x, Gaussian noise of changing width."""
+class NoisyCurve:
+    """A set without latent input: uniform x, Gaussian noise of changing width.
+
+    Args:
+        mean: the curve.
+        noise: the second argument of N(0, .) in the paper, as a function of x.
+        noise_is_variance: whether that is read as a variance; else as a standard
+            deviation.
+        high: inputs lie between 0 and this.
+        sizes: rows in the training, validation and test part.
+    """
 
     mean: Callable[[Array], Array]
-    noise_std: Callable[[Array], Array]
+    noise: Callable[[Array], Array]
+    noise_is_variance: bool
     high: float = 1.0
     sizes: tuple[int, int, int] = (200, 200, 200)
 
@@ -174,33 +184,50 @@ LATENT_PROCESSES = MappingProxyType(
 )
 """The sets with a latent input, by name."""
 
-_GAUSSIAN_PROCESSES = {
-    ("goldberg", "literature"): GaussianProcess(
-        mean=lambda x: 2 * np.sin(2 * np.pi * x), noise_std=lambda x: x + 0.5
-    ),
-    ("goldberg", "printed"): GaussianProcess(
-        mean=lambda x: 2 * np.sin(2 * np.pi * x), noise_std=lambda x: np.sqrt(x + 0.5)
-    ),
-    ("yuan", "literature"): GaussianProcess(
-        mean=lambda x: 2 * (np.exp(-30 * (x - 0.25) ** 2) + np.sin(np.pi * x**2)) - 2,
-        noise_std=lambda x: np.exp(np.sin(2 * np.pi * x)),
-    ),
-    ("yuan", "printed"): GaussianProcess(
-        mean=lambda x: 2 * np.exp(-30 * (x - 0.25) ** 2 + np.sin(np.pi * x**2)) - 2,
-        noise_std=lambda x: np.exp(0.5 * np.sin(2 * np.pi * x)),
-    ),
-    ("williams", "literature"): GaussianProcess(
-        mean=lambda x: np.sin(2.5 * x) * np.sin(1.5 * x),
-        noise_std=lambda x: 0.01 + 0.25 * (1 - np.sin(2.5 * x)) ** 2,
-        high=np.pi,
-    ),
-    ("williams", "printed"): GaussianProcess(
-        mean=lambda x: np.sin(2.5 * x) * np.sin(1.5 * x),
-        noise_std=lambda x: np.sqrt(0.01 + 0.25 * (1 - np.sin(2.5 * x)) ** 2),
-    ),
+
+# Named functions, not lambdas: the oracle holds them and must pickle.
+def _goldberg_mean(x):
+    return 2 * np.sin(2 * np.pi * x)
+
+
+def _goldberg_noise(x):
+    return x + 0.5
+
+
+def _yuan_mean(x):
+    return 2 * (np.exp(-30 * (x - 0.25) ** 2) + np.sin(np.pi * x**2)) - 2
+
+
+def _yuan_mean_printed(x):
+    return 2 * np.exp(-30 * (x - 0.25) ** 2 + np.sin(np.pi * x**2)) - 2
+
+
+def _yuan_noise(x):
+    return np.exp(np.sin(2 * np.pi * x))
+
+
+def _williams_mean(x):
+    return np.sin(2.5 * x) * np.sin(1.5 * x)
+
+
+def _williams_noise(x):
+    return 0.01 + 0.25 * (1 - np.sin(2.5 * x)) ** 2
+
+
+_CURVES = {
+    "literature": {
+        "goldberg": NoisyCurve(_goldberg_mean, _goldberg_noise, False),
+        "yuan": NoisyCurve(_yuan_mean, _yuan_noise, False),
+        "williams": NoisyCurve(_williams_mean, _williams_noise, False, high=np.pi),
+    },
+    "printed": {
+        "goldberg": NoisyCurve(_goldberg_mean, _goldberg_noise, True),
+        "yuan": NoisyCurve(_yuan_mean_printed, _yuan_noise, True),
+        "williams": NoisyCurve(_williams_mean, _williams_noise, True),
+    },
 }
 
-_NAMES = ("heavy_tail", "depeweg", "bimodal", "goldberg", "yuan", "williams")
+_NAMES = (*LATENT_PROCESSES, *_CURVES["literature"])
 
 
 def dataset_names() -> tuple[str, ...]:
@@ -273,9 +300,9 @@ def make_dataset(
         oracle = NetworkOracle(truth)
         draw = functools.partial(_draw_latent, process, oracle)
     else:
-        process, truth = _GAUSSIAN_PROCESSES[name, form], None
-        oracle = GaussianOracle(process.mean, process.noise_std)
-        draw = functools.partial(_draw_gaussian, process)
+        process, truth = _CURVES[form][name], None
+        oracle = GaussianOracle(process.mean, process.noise, process.noise_is_variance)
+        draw = functools.partial(_draw_curve, process, oracle)
 
     parts = {}
     sizes = zip(PARTS, asked.values(), process.sizes, strict=True)
@@ -302,7 +329,6 @@ def _draw_latent(process, oracle, generator, number) -> Part:
     return Part(inputs, targets, latents)
 
 
-def _draw_gaussian(process, generator, number) -> Part:
+def _draw_curve(process, oracle, generator, number) -> Part:
     inputs = generator.uniform(0.0, process.high, number)[:, None]
-    noise = generator.standard_normal(inputs.shape)
-    return Part(inputs, process.mean(inputs) + process.noise_std(inputs) * noise, None)
+    return Part(inputs, oracle.draw(inputs, generator), None)
