@@ -8,6 +8,7 @@ package: run this again only to change the truth, since it changes every draw.
 
 import functools
 import itertools
+import json
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -185,18 +186,22 @@ def fit(name: str):
 
 def main():
     jax.config.update("jax_enable_x64", True)
-    weights, metadata = {}, {"seed": str(SEED)}
+    weights, about = {}, {}
     for name, process in LATENT_PROCESSES.items():
         score, weights[name] = fit(name)
         if score < 0.999:
             raise SystemExit(f"{name}: R^2 is {score:.6f}, below 0.999.")
-        metadata[f"{name}.r_squared"] = f"{score:.6f}"
-        metadata[f"{name}.hidden"] = ",".join(map(str, process.hidden))
+        about[name] = {
+            "r_squared": round(score, 6),
+            "seed": SEED,
+            "hidden": process.hidden,
+        }
         largest = np.abs(weights[name]).max()
         mean_square = np.mean(weights[name] ** 2)
         print(f"{name}: largest weight {largest:.2f}, mean square {mean_square:.3f}")
     path = Path(ncai.__file__).parent / "datasets" / WEIGHTS_FILE
-    save_file(weights, path, metadata)
+    # safetensors writes several entries in random order: one keeps the file the same.
+    save_file(weights, path, {"about": json.dumps(about)})
     print(f"wrote {path} ({path.stat().st_size} bytes)")
 
 

@@ -3,6 +3,7 @@
 import subprocess
 import sys
 import textwrap
+from functools import cache
 
 import jax
 import numpy as np
@@ -21,9 +22,10 @@ from ncai.types import WeightDraws
 SHIFT, SCALE = 3.0, 2.0
 
 
+@cache
 def make(
     num_draws=16,
-    num_latent=8,
+    num_latent=32,
     num_rows=20,
     input_dim=2,
     latent_dim=1,
@@ -37,8 +39,8 @@ def make(
     network = FlatNetwork(
         MLP(hidden=hidden, activation="tanh"), input_dim, latent_dim, output_dim
     )
-    centre = np.asarray(network.init(jax.random.key(seed)))
     rng = np.random.default_rng(seed)
+    centre = 0.6 * rng.normal(size=network.num_weights)
     weights = centre + spread * rng.normal(size=(num_draws, centre.size))
     draws = WeightDraws(
         weights.astype(np.float32),
@@ -56,7 +58,7 @@ def make(
     )
 
 
-def linear(num_latent=4096, slope=1.5, latent_slope=0.6, latent_std=0.8, noise=0.3):
+def linear(num_latent=2048, slope=1.5, latent_slope=0.6, latent_std=0.8, noise=0.3):
     """y = 2 (slope x + latent_slope z + 0.1 + eps) + 3: exactly Gaussian given x."""
     network = FlatNetwork(MLP(hidden=()), 1, 1, 1)
     tree = [
@@ -117,7 +119,7 @@ def test_nodes_have_the_moments_of_a_standard_normal(latent_dim):
     np.testing.assert_allclose(flat.mean(0), 0, atol=0.01)
     np.testing.assert_allclose(np.cov(flat.T), np.eye(latent_dim), atol=0.02)
     assert np.abs(nodes.mean(1)).max() < 0.25
-    assert len(np.unique(nodes)) > 0.99 * nodes.size
+    assert len(np.unique(flat, axis=0)) == len(flat)
 
 
 def test_nodes_without_a_latent_are_one_empty_value():
@@ -349,7 +351,7 @@ def test_modes_far_apart_have_two_intervals_and_quantiles_in_both():
 @pytest.mark.parametrize("level", [0.5, 0.95])
 @pytest.mark.parametrize("noise_std", [0.05, 0.2])
 def test_highest_density_has_its_probability_and_is_shorter(level, noise_std):
-    predictive = make(noise_std=noise_std, num_latent=32, num_rows=12)
+    predictive = make(noise_std=noise_std, num_rows=12)
     lower, upper = predictive.interval(level)
     sets = predictive.interval(level, kind="highest_density")
     for row, intervals in enumerate(sets):
@@ -363,7 +365,7 @@ def test_highest_density_has_its_probability_and_is_shorter(level, noise_std):
 # ----- Properties ---------------------------------------------------------------------
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     seed=st.integers(0, 2**16),
     noise_std=st.floats(0.01, 2),
@@ -371,9 +373,7 @@ def test_highest_density_has_its_probability_and_is_shorter(level, noise_std):
     levels=st.lists(st.floats(0.01, 0.99), min_size=3, max_size=3, unique=True),
 )
 def test_properties_of_any_mixture(seed, noise_std, spread, levels):
-    predictive = make(
-        num_rows=3, noise_std=noise_std, spread=spread, seed=seed, num_draws=4
-    )
+    predictive = make(num_rows=3, noise_std=noise_std, spread=spread, seed=seed)
     quantiles = predictive.quantile(np.sort(levels))
     slack = 1e-5 * predictive.std()[:, None]
     assert (np.diff(quantiles, axis=1) >= -slack).all()
@@ -435,7 +435,7 @@ def test_no_rows_give_empty_results():
 
 
 def test_samples_have_the_moments_of_the_mixture():
-    predictive = make(num_latent=64, num_rows=4)
+    predictive = make(num_rows=4)
     samples = predictive.sample(20_000, seed=3)
     assert samples.shape == (20_000, 4)
     std = predictive.std()
@@ -576,6 +576,7 @@ def test_wrong_parts_are_named():
         ({"inputs": np.zeros((3, 5))}, "inputs has shape"),
         ({"single_output": True}, "single_output=True"),
         ({"target_scale": [1.0]}, "target_scale"),
+        ({"target_scale": [1.0, 0.0]}, "target_scale"),
     ):
         with pytest.raises(ValueError, match=message):
             PredictiveDistribution(**(parts | change))
@@ -587,5 +588,5 @@ def test_repr_and_length():
     assert len(predictive[3]) == 1
     assert len(predictive[np.arange(20) < 4]) == 4
     assert repr(predictive) == (
-        "PredictiveDistribution(rows=20, outputs=1, weight_draws=16, latent_draws=8)"
+        "PredictiveDistribution(rows=20, outputs=1, weight_draws=16, latent_draws=32)"
     )

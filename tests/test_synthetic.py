@@ -249,7 +249,7 @@ def test_pickles(name):
         ({"name": "yuan", "form": "other"}, "form='other' is not known"),
         ({"name": "yuan", "seed": -1}, "seed=-1 must be a whole number >= 0"),
         ({"name": "yuan", "num_train": 0}, "num_train=0 must be a whole number >= 1"),
-        ({"name": "yuan", "num_valid": 2.5}, "num_valid=2.5 must be"),
+        ({"name": "yuan", "num_valid": -3}, "num_valid=-3 must be"),
         ({"name": "yuan", "num_test": True}, "num_test=True must be"),
     ],
 )

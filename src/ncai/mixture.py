@@ -67,13 +67,13 @@ def joint_log_density(
     targets: Float[Array, "L"],
 ) -> Float[Array, ""]:
     """Log p(y|x) of all outputs together (Eq. `posterior-predictive`)."""
-    log_parts = 0.0
+    log_parts = jnp.zeros((), means.dtype)
     for output in range(means.shape[-1]):
         mean, std = one_output(means, noise_std, output)
         scaled = (targets[output] - mean) * (1 / std)
         log_parts = log_parts - 0.5 * jnp.square(scaled) - jnp.log(std) - 0.5 * LOG_2PI
     # logsumexp keeps far tails finite, where every component alone underflows.
-    return logsumexp(log_parts) - np.log(log_parts.size)
+    return logsumexp(log_parts) - float(np.log(log_parts.size))
 
 
 def normal_cdf(scaled: Float[Array, "..."]) -> Float[Array, "..."]:

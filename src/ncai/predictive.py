@@ -70,6 +70,10 @@ class PredictiveDistribution:
                     f"{name} holds {values.size} numbers; it must hold one for each of "
                     f"the {network.output_dim} outputs."
                 )
+        if not (self.target_scale > 0).all():
+            raise ValueError(
+                f"target_scale={self.target_scale.tolist()} must be positive."
+            )
 
     def __len__(self) -> int:
         return len(self.inputs)

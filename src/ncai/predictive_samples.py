@@ -77,12 +77,12 @@ def sample_functions(
 ) -> Float[np.ndarray, "N n L"]:
     """Draws that use one W for all rows; see `PredictiveDistribution`."""
     chosen = _choose_draws(len(draws.weights), num_samples, seed)
-    draws = WeightDraws(*(np.asarray(leaf, np.float32)[chosen] for leaf in draws))
+    draws = WeightDraws(*(jnp.asarray(leaf, jnp.float32)[chosen] for leaf in draws))
     latent_key, noise_key = jax.random.split(jax.random.key(seed))
     latent_shape = (num_samples, network.latent_dim)
     if latent == "prior":
         latents = _row_normals(latent_key, row_ids, latent_shape)
-        latents = latents * draws.latent_std[:, None]
+        latents = latents * np.asarray(draws.latent_std)[:, None]
         values = _map_functions(network, draws.weights, inputs, latents)
     else:
         if latent == "mean":
@@ -101,7 +101,7 @@ def sample_functions(
         )
     if include_noise:
         noise = _row_normals(noise_key, row_ids, (num_samples, network.output_dim))
-        values = values + draws.noise_std * noise
+        values = values + np.asarray(draws.noise_std) * noise
     return values
 
 
