@@ -58,7 +58,7 @@ def make(
     )
 
 
-def linear(num_latent=2048, slope=1.5, latent_slope=0.6, latent_std=0.8, noise=0.3):
+def linear(num_latent=4096, slope=1.5, latent_slope=0.6, latent_std=0.8, noise=0.3):
     """y = 2 (slope x + latent_slope z + 0.1 + eps) + 3: exactly Gaussian given x."""
     network = FlatNetwork(MLP(hidden=()), 1, 1, 1)
     tree = [
@@ -197,7 +197,7 @@ def test_densities_match_a_sum_over_components(latent_dim, output_dim):
     above = predictive.prob_above(given_y).reshape(shape)
     np.testing.assert_allclose(above, 1 - cdf, atol=2e-6)
     np.testing.assert_allclose(
-        predictive.mean().reshape(shape), means.mean((1, 2)), rtol=1e-5
+        predictive.mean().reshape(shape), means.mean((1, 2)), rtol=1e-5, atol=1e-6
     )
     variance = means.var((1, 2)) + (noise**2).mean(0)
     np.testing.assert_allclose(
@@ -392,7 +392,7 @@ def test_properties_of_any_mixture(seed, noise_std, spread, levels):
 
 @pytest.mark.parametrize(
     ("latent_dim", "num_latent", "num_draws", "output_dim"),
-    [(1, 5, 7, 1), (0, 1, 9, 1), (2, 8, 16, 2)],
+    [(1, 5, 7, 1), (0, 1, 9, 1), (2, 8, 4, 2)],
 )
 def test_a_row_alone_gives_the_same_bits(latent_dim, num_latent, num_draws, output_dim):
     predictive = make(

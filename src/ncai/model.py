@@ -107,7 +107,7 @@ def initial_priors(key: PRNGKeyArray, model: Model) -> PriorState:
 def inverse_gamma_log_density(
     variance: Float[Array, "*s"], alpha, beta
 ) -> Float[Array, "*s"]:
-    """log IG(s | alpha, beta)."""
+    """Log IG(s | alpha, beta)."""
     return (
         alpha * jnp.log(beta)
         - gammaln(alpha)
@@ -169,7 +169,7 @@ def update_priors(
 
 
 def log_hyperprior(model: Model, priors: PriorState) -> Float[Array, ""]:
-    """log p(s) of the variances that empirical Bayes sets."""
+    """Log p(s) of the variances that empirical Bayes sets."""
     total = jnp.zeros(())
     for variance, value in (
         (model.weight_variance, priors.weight_variance),
@@ -255,5 +255,5 @@ def log_joint_terms(
 
 
 def log_joint(model: Model, data: Data, unknowns: Unknowns, priors: PriorState):
-    """log p(Y, W, Z | X), which is log p(W, Z | D) up to the log evidence."""
+    """Log p(Y, W, Z | X), which is log p(W, Z | D) up to the log evidence."""
     return sum(log_joint_terms(model, data, unknowns, priors).values())

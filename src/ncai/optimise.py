@@ -154,6 +154,9 @@ class Stage:
             ramp in, say).
         tolerance: in units of the objective per row.
         per_row: whether the objective is a sum over rows (nats) or an average.
+        trainable: a tree prefix of the parameters: 1 to learn, 0 to hold.
+        worth_keeping: whether a fit stopped by Ctrl-C in this stage is a fit at all;
+            if not, the interrupt goes on to the caller.
     """
 
     name: str
@@ -167,6 +170,7 @@ class Stage:
     window: int = 1000
     per_row: bool = True
     trainable: Any = 1.0
+    worth_keeping: bool = True
 
 
 @dataclass
@@ -270,6 +274,8 @@ class Driver:
                     reason = "time limit"
                     break
         except KeyboardInterrupt:
+            if not stage.worth_keeping or step == 0:
+                raise
             self.interrupted = True
             reason = "interrupted"
         self.stop_reasons.append(f"{stage.name}: {reason} after {step} steps")

@@ -52,7 +52,7 @@ def node_log_joint(
     noise: NoiseMoments,
     latent_variance: Float[Array, ""],
 ) -> Float[Array, "N M"]:
-    """log p(y_n, z_m | x_n, W) at each node, the rule's weight included."""
+    """Log p(y_n, z_m | x_n, W) at each node, the rule's weight included."""
     latents = jnp.sqrt(latent_variance) * rule.nodes
     tree = model.network.unflatten(weights)
 
@@ -74,6 +74,6 @@ def marginal_log_likelihood(
     noise: NoiseMoments,
     latent_variance: Float[Array, ""],
 ) -> Float[Array, ""]:
-    """log p(Y | X, W) = sum_n log E_{p(z)} p(y_n | x_n, z, W) (paper, Appendix C)."""
+    """Log p(Y | X, W) = sum_n log E_{p(z)} p(y_n | x_n, z, W) (paper, Appendix C)."""
     terms = node_log_joint(model, data, rule, weights, noise, latent_variance)
     return data.row_weights @ logsumexp(terms, axis=1)

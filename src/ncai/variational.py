@@ -113,7 +113,5 @@ def second_moments(
 ) -> tuple[Float[Array, ""], Float[Array, ""]]:
     """E_q[W'W] and sum_n E_q[z_n' z_n]: what empirical Bayes needs."""
     weights = jnp.sum(mean.weights**2 + scale.weights**2)
-    latents = jnp.sum(
-        data.row_weights[:, None] * (mean.latents**2 + scale.latents**2)
-    )
+    latents = jnp.sum(data.row_weights[:, None] * (mean.latents**2 + scale.latents**2))
     return weights, latents

@@ -133,6 +133,7 @@ def ncai_start(
         tolerance=1e-4,
         window=500,
         per_row=False,
+        worth_keeping=False,
     )
     state = driver.run(stage, model, data, state)
 
@@ -161,9 +162,7 @@ def stack_starts(given: Unknowns, num_restarts: int, model: Model) -> Unknowns:
     return Unknowns(weights[pick], latents[pick], noise)
 
 
-def gaussian_fit(
-    model: Model, q: MeanField, priors: PriorState, driver: Driver
-) -> Fit:
+def gaussian_fit(model: Model, q: MeanField, priors: PriorState, driver: Driver) -> Fit:
     """The result of a variational method."""
     num_restarts = q.mean.weights.shape[0]
     posterior = GaussianPosterior(

@@ -6,7 +6,7 @@ dependence between W and Z, so it mixes better for the time it takes.
 """
 
 import warnings
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
 import blackjax
@@ -19,6 +19,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 
 from ncai.inference.base import Inference, Training, stack_starts
 from ncai.inference.mean_field import MeanFieldVI
+from ncai.latent_nodes import latent_nodes
 from ncai.model import (
     Model,
     PriorState,
@@ -93,8 +94,6 @@ class HMC(Inference):
 
     def _starts(self, key, model, data, driver) -> tuple[Unknowns, PriorState]:
         """A point for each chain, and variances shared by all."""
-        from dataclasses import replace
-
         training = replace(self.training, num_restarts=self.num_chains)
         held = self.start is not None
         method = MeanFieldVI(
@@ -294,16 +293,9 @@ def check_points(target: Target, most: int = 40):
     rows = np.flatnonzero(np.asarray(target.data.row_weights) > 0)
     rows = rows[np.unique(np.linspace(0, len(rows) - 1, most).astype(int))]
     dims = target.model.network.latent_dim
-    nodes = jnp.zeros((1, 0)) if dims == 0 else latent_nodes_for_check(dims)
+    nodes = jnp.asarray(latent_nodes(1, 32, dims)[0])
     scale = jnp.sqrt(target.priors.latent_variance)
     return target.data.inputs[rows], scale * nodes
-
-
-def latent_nodes_for_check(dims: int):
-    """A few equally weighted normal points for the predictive mean and spread."""
-    from ncai.latent_nodes import latent_nodes
-
-    return jnp.asarray(latent_nodes(1, 32, dims)[0])
 
 
 @jax.jit
@@ -358,6 +350,12 @@ def _tell(driver: Driver, stage: str, step: int, total: int, info: DrawInfo) -> 
         chains = len(value)
         driver.on_progress(
             Progress(
-                stage, min(step, total), total, float(value.mean()), means, chains, chains
+                stage,
+                min(step, total),
+                total,
+                float(value.mean()),
+                means,
+                chains,
+                chains,
             )
         )

@@ -67,7 +67,9 @@ def map_points(
             training.num_restarts, jnp.atleast_2d(jnp.asarray(given.weights)).shape[0]
         )
         first = stack_starts(given, num_given, model)
-        start = jax.tree.map(lambda g, s: jnp.concatenate([g, s[num_given:]]), first, start)
+        start = jax.tree.map(
+            lambda g, s: jnp.concatenate([g, s[num_given:]]), first, start
+        )
     priors = jax.vmap(lambda k: initial_priors(k, model))(keys)
     state = initial_state(start, priors, keys)
     stage = training.stage("map", NegativeLogJoint())

@@ -40,7 +40,7 @@ def whiten(points: Float[Array, "N K"], row_weights: Float[Array, "N"]):
 
 
 def hz_bandwidth(num_rows, dims: int):
-    """beta of Henze & Zirkler (1990); the paper misprints its exponent."""
+    """Beta of Henze & Zirkler (1990); the paper misprints its exponent."""
     return ((2 * dims + 1) * num_rows / 4) ** (1 / (dims + 4)) / 2**0.5
 
 

@@ -1,0 +1,561 @@
+"""scikit-learn regressors: `BNNLVRegressor` and `BNNRegressor`."""
+
+from typing import Any
+
+import numpy as np
+from sklearn.base import BaseEstimator, RegressorMixin
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import (
+    _check_sample_weight,
+    check_is_fitted,
+    validate_data,
+)
+
+from ncai.decomposition import Decomposition
+from ncai.diagnosis import LatentDiagnosis, diagnose_latents
+from ncai.fitting import Rows, fit_rows, to_data
+from ncai.latent_inference import LatentPosterior, infer_latents
+from ncai.networks import MLP, FlatNetwork, Network
+from ncai.predictive import PredictiveDistribution
+from ncai.progress import progress_bar
+from ncai.settings import resolve
+from ncai.types import Unknowns
+
+
+class BNNLVRegressor(RegressorMixin, BaseEstimator):
+    """A Bayesian neural network with a latent input: y = f(x, z; W) + noise.
+
+    A prediction is a whole density, whose uncertainty splits into *aleatoric* (stays
+    with more data) and *epistemic* (shrinks). Arguments left None are filled by the
+    preset. Variances are in standardised units while `standardize` is on.
+
+    Args:
+        latent_dim: K, the number of latent inputs; 0 gives a plain BNN.
+        inference: "ncai", "ncai0" (its warm start without penalties), "mfvi" (plain
+            variational inference), "map", "hmc" (NUTS over W and z) or "hmc_marginal"
+            (NUTS over W, z integrated out; K of at most 2).
+        preset: "default", or "paper" for the settings of the paper.
+        hidden: nodes in each hidden layer.
+        activation: of the hidden layers, by name.
+        network: a network of your own (see `ncai.Network`) in place of the MLP.
+        n_restarts: random starts, trained side by side.
+        max_steps: limit on training steps.
+        learning_rate: Adam's.
+        n_mc_samples: Monte Carlo samples of (W, z) a step.
+        plateau: stop when no restart improves any more.
+        time_limit: seconds after which training stops with what it has.
+        weight_variance: s_w, the prior variance of weights: a number or "empirical".
+        latent_variance: s_z, the prior variance of z: a number or "empirical".
+        noise_variance: of the output: a number, one number for each output,
+            "empirical", or learned as "map" or "variational".
+        variance_prior: shape and scale of the inverse-gamma prior on s_w and s_z.
+        noise_prior: the same for the noise.
+        variance_form: "paper" or "exact" empirical Bayes.
+        hz_weight: lambda_1, penalty on z not being Gaussian; 0 is off.
+        offdiagonal_weight: lambda_2, penalty on correlated dimensions of z; 0 is off.
+        dependence_weight: lambda_3, penalty on z depending on x and y; 0 is off.
+        hz_tolerance: eps_T.
+        input_tolerance: eps_x; `float("inf")` takes x out of the penalty.
+        target_tolerance: eps_y; `float("inf")` takes y out of the penalty.
+        penalise: "means" of z (the paper) or "samples" of its aggregated posterior.
+        hz_slack: "none" (the paper), or "white_noise": no penalty below the level that
+            white noise of this size has.
+        ramp_fraction: part of the second half of training over which penalties grow.
+        start: "random", "ncai" or "map"; or values: a dict with "weights" (a vector, or
+            the network's own pytree) and "latents" [N, K]. None: the method's own.
+        hold_means: train only the widths of the posterior around `start`.
+        keep: "best" restart on held-out rows, or all of them as a mixture: "equal", or
+            "weighted" to fit the held-out rows.
+        validation_fraction: rows held out to choose restarts, drawn with the seed. They
+            are not trained on, unless `refit`. With fewer than 5 of them nothing is
+            held out, and the training objective chooses. Samplers hold out nothing.
+        refit: after choosing, train on for a while with the held-out rows added.
+        n_chains: of the samplers.
+        n_warmup: draws to tune a sampler.
+        n_draws: draws kept from each chain.
+        n_weight_draws: draws of W in a prediction.
+        n_latent_draws: values of z for each of them.
+        standardize: scale X and y inside to mean 0 and standard deviation 1.
+        progress: show a progress bar.
+        random_state: seed; the same seed gives the same result.
+
+    Example:
+        >>> import numpy as np
+        >>> from ncai import BNNLVRegressor
+        >>> rng = np.random.default_rng(0)
+        >>> x = rng.uniform(-1, 1, size=(60, 1))
+        >>> y = x[:, 0] + (1 + x[:, 0]) * rng.exponential(0.3, size=60)
+        >>> model = BNNLVRegressor(max_steps=200, n_restarts=2, random_state=0)
+        >>> lower, upper = model.fit(x, y).predict_interval(x[:3], level=0.9).T
+        >>> bool(np.all(lower < upper))
+        True
+    """
+
+    def __init__(
+        self,
+        latent_dim=1,
+        inference="ncai",
+        preset="default",
+        hidden=(50,),
+        *,
+        activation="leaky_relu",
+        network=None,
+        n_restarts=10,
+        max_steps=None,
+        learning_rate=None,
+        n_mc_samples=None,
+        plateau=None,
+        time_limit=None,
+        weight_variance=None,
+        latent_variance=None,
+        noise_variance=None,
+        variance_prior=None,
+        noise_prior=None,
+        variance_form=None,
+        hz_weight=None,
+        offdiagonal_weight=None,
+        dependence_weight=None,
+        hz_tolerance=None,
+        input_tolerance=None,
+        target_tolerance=None,
+        penalise=None,
+        hz_slack=None,
+        ramp_fraction=None,
+        start=None,
+        hold_means=False,
+        keep=None,
+        validation_fraction=0.1,
+        refit=False,
+        n_chains=4,
+        n_warmup=500,
+        n_draws=1000,
+        n_weight_draws=256,
+        n_latent_draws=32,
+        standardize=True,
+        progress=False,
+        random_state=None,
+    ):
+        self.latent_dim = latent_dim
+        self.inference = inference
+        self.preset = preset
+        self.hidden = hidden
+        self.activation = activation
+        self.network = network
+        self.n_restarts = n_restarts
+        self.max_steps = max_steps
+        self.learning_rate = learning_rate
+        self.n_mc_samples = n_mc_samples
+        self.plateau = plateau
+        self.time_limit = time_limit
+        self.weight_variance = weight_variance
+        self.latent_variance = latent_variance
+        self.noise_variance = noise_variance
+        self.variance_prior = variance_prior
+        self.noise_prior = noise_prior
+        self.variance_form = variance_form
+        self.hz_weight = hz_weight
+        self.offdiagonal_weight = offdiagonal_weight
+        self.dependence_weight = dependence_weight
+        self.hz_tolerance = hz_tolerance
+        self.input_tolerance = input_tolerance
+        self.target_tolerance = target_tolerance
+        self.penalise = penalise
+        self.hz_slack = hz_slack
+        self.ramp_fraction = ramp_fraction
+        self.start = start
+        self.hold_means = hold_means
+        self.keep = keep
+        self.validation_fraction = validation_fraction
+        self.refit = refit
+        self.n_chains = n_chains
+        self.n_warmup = n_warmup
+        self.n_draws = n_draws
+        self.n_weight_draws = n_weight_draws
+        self.n_latent_draws = n_latent_draws
+        self.standardize = standardize
+        self.progress = progress
+        self.random_state = random_state
+
+    # ----- Fitting --------------------------------------------------------------------
+
+    def fit(self, X, y, sample_weight=None, *, X_valid=None, y_valid=None):
+        """Fit to rows X [N, D] and targets y [N] or [N, L].
+
+        Args:
+            X: inputs.
+            y: targets.
+            sample_weight: how often each row counts; not negative.
+            X_valid: rows to choose among restarts by, in place of held-out ones.
+            y_valid: their targets.
+        """
+        settings = resolve(self._settings())
+        X, y = validate_data(
+            self,
+            X,
+            y,
+            multi_output=True,
+            y_numeric=True,
+            dtype=np.float64,
+            ensure_min_samples=2,
+        )
+        weights = np.ones(len(X))
+        if sample_weight is not None:
+            weights = _check_sample_weight(
+                sample_weight, X, dtype=np.float64, ensure_non_negative=True
+            )
+            if not weights.any():
+                raise ValueError("sample_weight is zero for every row.")
+        single = y.ndim == 1
+        targets = np.asarray(y, np.float64).reshape(len(X), -1)
+        scaling = _Scaling.learn(X, targets, weights, self.standardize)
+        valid = self._validation_rows(X_valid, y_valid, scaling, targets.shape[1])
+        flat = FlatNetwork(
+            self._network(), X.shape[1], int(self.latent_dim), targets.shape[1]
+        )
+        rows = scaling.apply(X, targets, weights)
+        start = _given_start(self.start, flat, len(X))
+        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
+        with progress_bar(bool(self.progress)) as tell:
+            result = fit_rows(rows, settings, flat, seed, valid, start, tell)
+
+        self.seed_ = seed
+        self.settings_ = settings
+        self.scaling_ = scaling
+        self.single_output_ = single
+        self.posterior_ = result.posterior
+        self.train_index_ = result.train_index
+        self.restart_scores_ = result.scores
+        self.score_name_ = result.score_name
+        self.history_ = result.fit.history
+        self.stop_reasons_ = result.fit.stop_reasons
+        self.restarts_lost_ = int((~result.fit.alive).sum())
+        self.n_iter_ = result.fit.num_steps
+        self.sampler_report_ = result.fit.sampler
+        self.fit_seconds_ = result.seconds
+        self.training_rows_ = rows.pick(result.train_index)
+        self.latent_posterior_ = self._training_latents()
+        return self
+
+    def _settings(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in self._get_param_names()}
+
+    def _network(self) -> Network:
+        if self.network is None:
+            try:
+                hidden = tuple(int(width) for width in np.atleast_1d(self.hidden))
+            except (TypeError, ValueError):
+                raise ValueError(
+                    f"hidden={self.hidden!r} must be a list of whole numbers."
+                ) from None
+            return MLP(hidden, self.activation)
+        if not isinstance(self.network, Network):
+            raise ValueError(
+                f"network={self.network!r} must have the methods init(key, input_dim, "
+                "latent_dim, output_dim) and apply(weights, inputs, latents)."
+            )
+        return self.network
+
+    def _validation_rows(self, X_valid, y_valid, scaling, num_outputs) -> Rows | None:
+        if (X_valid is None) != (y_valid is None):
+            raise ValueError("give X_valid and y_valid together, or neither.")
+        if X_valid is None:
+            return None
+        X_valid, y_valid = validate_data(
+            self,
+            X_valid,
+            y_valid,
+            multi_output=True,
+            y_numeric=True,
+            dtype=np.float64,
+            reset=False,
+        )
+        targets = np.asarray(y_valid, np.float64).reshape(len(X_valid), -1)
+        if targets.shape[1] != num_outputs:
+            raise ValueError(
+                f"y_valid has {targets.shape[1]} outputs; y has {num_outputs}."
+            )
+        return scaling.apply(X_valid, targets, np.ones(len(X_valid)))
+
+    def _training_latents(self) -> LatentPosterior | None:
+        if self.posterior_.model.network.latent_dim == 0:
+            return None
+        mean, std = self.posterior_.latent_moments()
+        if len(mean) == len(self.train_index_):
+            return LatentPosterior(np.asarray(mean, float), np.asarray(std, float))
+        rows = self.training_rows_  # a sampler of W alone has no z of its own
+        return infer_latents(self.posterior_, to_data(rows), len(rows), self.seed_)
+
+    # ----- Predicting -----------------------------------------------------------------
+
+    def predict_dist(self, X) -> PredictiveDistribution:
+        """The predictive distribution of each row: density, quantiles, samples, ..."""
+        import jax
+
+        check_is_fitted(self)
+        X = validate_data(self, X, reset=False, dtype=np.float64)
+        draw_key = jax.random.fold_in(jax.random.key(self.seed_), 1)
+        return PredictiveDistribution(
+            network=self.posterior_.model.network,
+            inputs=self.scaling_.inputs(X),
+            draws=self.posterior_.draw(draw_key, int(self.n_weight_draws)),
+            num_latent_draws=int(self.n_latent_draws),
+            target_shift=self.scaling_.target_shift,
+            target_scale=self.scaling_.target_scale,
+            single_output=self.single_output_,
+        )
+
+    def predict(self, X, return_std=False):
+        """The mean of y given X; with `return_std`, also its standard deviation."""
+        dist = self.predict_dist(X)
+        return (dist.mean(), dist.std()) if return_std else dist.mean()
+
+    def predict_interval(self, X, level=0.95) -> np.ndarray:
+        """Central interval of probability `level`: [N, 2], or [N, L, 2]."""
+        return np.stack(self.predict_dist(X).interval(level), axis=-1)
+
+    def predict_quantiles(self, X, quantiles=(0.05, 0.5, 0.95)) -> np.ndarray:
+        """Quantiles of y given X: [N, Q], or [N, L, Q]."""
+        return self.predict_dist(X).quantile(np.atleast_1d(quantiles))
+
+    def sample_y(self, X, n_samples=1, random_state=0) -> np.ndarray:
+        """Random draws of y given X: [N, n], or [N, L, n] (as scikit-learn's GP)."""
+        samples = self.predict_dist(X).sample(n_samples, _seed(random_state))
+        return np.moveaxis(samples, 0, -1)
+
+    def decompose_uncertainty(self, X, measure="variance", **options) -> Decomposition:
+        """Total, aleatoric and epistemic uncertainty of each row.
+
+        See `PredictiveDistribution.decompose`.
+        """
+        return self.predict_dist(X).decompose(measure, **options)
+
+    def log_score(self, X, y, sample_weight=None) -> float:
+        """Average log predictive density of y, in the units of y; larger is better."""
+        log_prob = self.predict_dist(X).log_prob(y)
+        return float(np.average(log_prob, weights=sample_weight))
+
+    # ----- The latent variable --------------------------------------------------------
+
+    def latent_posterior(self, X, y) -> LatentPosterior:
+        """Mean and standard deviation of z for rows whose y is known."""
+        check_is_fitted(self)
+        self._need_latents("latent_posterior")
+        X, y = validate_data(
+            self, X, y, multi_output=True, y_numeric=True, dtype=np.float64, reset=False
+        )
+        targets = np.asarray(y, np.float64).reshape(len(X), -1)
+        if targets.shape[1] != len(self.scaling_.target_shift):
+            raise ValueError(
+                f"y has {targets.shape[1]} outputs; the model was fitted to "
+                f"{len(self.scaling_.target_shift)}."
+            )
+        rows = self.scaling_.apply(X, targets, np.ones(len(X)))
+        return infer_latents(self.posterior_, to_data(rows), len(rows), self.seed_)
+
+    def diagnose(self, **options) -> LatentDiagnosis:
+        """Is z independent of x, and distributed like its prior? In numbers and words.
+
+        Options go to `ncai.diagnosis.diagnose_latents`.
+        """
+        check_is_fitted(self)
+        self._need_latents("diagnose")
+        if self.training_rows_ is None:
+            raise ValueError(
+                "diagnose needs the training rows, and this model was saved without "
+                "them: save it with include_training=True."
+            )
+        latents = self.latent_posterior_
+        return diagnose_latents(
+            self.training_rows_.inputs,
+            self.training_rows_.targets,
+            latents.mean,
+            latents.std,
+            self.posterior_.latent_prior_std(),
+            **options,
+        )
+
+    def _need_latents(self, what: str) -> None:
+        if self.posterior_.model.network.latent_dim == 0:
+            raise ValueError(f"{what} is about z, and latent_dim=0 has none.")
+
+    # ----- Files ----------------------------------------------------------------------
+
+    def save(self, path, include_training=False) -> None:
+        """Write the fitted model to one file (safetensors; reading it runs no code).
+
+        Args:
+            path: where; an existing file is replaced in one step.
+            include_training: also the training rows and their latents, which `diagnose`
+                needs and predictions do not.
+        """
+        from ncai.files import save_model
+
+        check_is_fitted(self)
+        save_model(self, path, include_training)
+
+    @classmethod
+    def load(cls, path, network=None):
+        """Read a model written by `save`.
+
+        Args:
+            path: the file.
+            network: the network of your own that the model was fitted with, if it was.
+        """
+        from ncai.files import load_model
+
+        return load_model(cls, path, network)
+
+    def __sklearn_tags__(self):
+        """scikit-learn's description of this estimator."""
+        tags = super().__sklearn_tags__()
+        tags.target_tags.multi_output = True
+        tags.non_deterministic = False
+        return tags
+
+
+class BNNRegressor(BNNLVRegressor):
+    """A Bayesian neural network without latent input: y = f(x; W) + noise.
+
+    The noise has the same width everywhere. Arguments as in `BNNLVRegressor`.
+    """
+
+    def __init__(
+        self,
+        inference="mfvi",
+        preset="default",
+        hidden=(50,),
+        *,
+        activation="leaky_relu",
+        network=None,
+        n_restarts=10,
+        max_steps=None,
+        learning_rate=None,
+        n_mc_samples=None,
+        plateau=None,
+        time_limit=None,
+        weight_variance=None,
+        noise_variance=None,
+        variance_prior=None,
+        noise_prior=None,
+        variance_form=None,
+        start=None,
+        hold_means=False,
+        keep=None,
+        validation_fraction=0.1,
+        refit=False,
+        n_chains=4,
+        n_warmup=500,
+        n_draws=1000,
+        n_weight_draws=1024,
+        standardize=True,
+        progress=False,
+        random_state=None,
+    ):
+        super().__init__(
+            latent_dim=0,
+            inference=inference,
+            preset=preset,
+            hidden=hidden,
+            activation=activation,
+            network=network,
+            n_restarts=n_restarts,
+            max_steps=max_steps,
+            learning_rate=learning_rate,
+            n_mc_samples=n_mc_samples,
+            plateau=plateau,
+            time_limit=time_limit,
+            weight_variance=weight_variance,
+            noise_variance=noise_variance,
+            variance_prior=variance_prior,
+            noise_prior=noise_prior,
+            variance_form=variance_form,
+            start=start,
+            hold_means=hold_means,
+            keep=keep,
+            validation_fraction=validation_fraction,
+            refit=refit,
+            n_chains=n_chains,
+            n_warmup=n_warmup,
+            n_draws=n_draws,
+            n_weight_draws=n_weight_draws,
+            standardize=standardize,
+            progress=progress,
+            random_state=random_state,
+        )
+
+    def _settings(self) -> dict[str, Any]:
+        # All arguments of the parent, those about z included.
+        return {name: getattr(self, name) for name in BNNLVRegressor._get_param_names()}
+
+
+class _Scaling:
+    """Shifts and scales of inputs and targets: in at one place, out at another."""
+
+    def __init__(self, input_shift, input_scale, target_shift, target_scale):
+        self.input_shift = np.asarray(input_shift, np.float64)
+        self.input_scale = np.asarray(input_scale, np.float64)
+        self.target_shift = np.asarray(target_shift, np.float64)
+        self.target_scale = np.asarray(target_scale, np.float64)
+
+    @classmethod
+    def learn(cls, inputs, targets, weights, standardize: bool) -> "_Scaling":
+        """From the rows, each counted by its weight; constant columns keep scale 1."""
+        if not standardize:
+            return cls(
+                np.zeros(inputs.shape[1]),
+                np.ones(inputs.shape[1]),
+                np.zeros(targets.shape[1]),
+                np.ones(targets.shape[1]),
+            )
+        share = weights / weights.sum()
+
+        def moments(columns):
+            mean = share @ columns
+            std = np.sqrt(share @ (columns - mean) ** 2)
+            # A spread at the level of rounding is no spread.
+            constant = std <= 1e-12 * np.maximum(np.abs(mean), 1e-300)
+            return mean, np.where(constant | (std == 0), 1.0, std)
+
+        return cls(*moments(inputs), *moments(targets))
+
+    def inputs(self, inputs) -> np.ndarray:
+        """Inputs in the units of training."""
+        return (inputs - self.input_shift) / self.input_scale
+
+    def apply(self, inputs, targets, weights) -> Rows:
+        """Rows in the units of training."""
+        scaled = (targets - self.target_shift) / self.target_scale
+        return Rows(self.inputs(inputs), scaled, weights)
+
+
+def _given_start(start, network: FlatNetwork, num_rows: int) -> Unknowns | None:
+    if start is None or isinstance(start, str):
+        return None
+    if not isinstance(start, dict) or "weights" not in start:
+        raise ValueError(
+            f"start={start!r} must be a name or a dict with 'weights' and 'latents'."
+        )
+    weights = start["weights"]
+    if not isinstance(weights, np.ndarray) and not hasattr(weights, "ndim"):
+        weights = network.flatten(weights)
+    weights = np.asarray(weights, np.float64)
+    latents = np.asarray(
+        start.get("latents", np.zeros((num_rows, network.latent_dim))), np.float64
+    )
+    if weights.shape[-1] != network.num_weights:
+        raise ValueError(
+            f"start['weights'] has {weights.shape[-1]} numbers; the network has "
+            f"{network.num_weights}."
+        )
+    if latents.shape[-2:] != (num_rows, network.latent_dim):
+        raise ValueError(
+            f"start['latents'] has shape {latents.shape}; it must be "
+            f"({num_rows}, {network.latent_dim}), one row for each row of X."
+        )
+    return Unknowns(weights, latents, np.zeros(0))  # pyright: ignore
+
+
+def _seed(random_state) -> int:
+    if isinstance(random_state, int | np.integer):
+        return int(random_state)
+    return int(check_random_state(random_state).randint(2**31 - 1))

@@ -1,0 +1,282 @@
+"""Model files: safetensors with a JSON header. Reading one never runs code.
+
+The header says what the file is and holds the settings; the tensors are the posterior
+over the weights (or a sampler's draws) and the scaling. Per-row latents and training
+rows are left out unless asked for.
+"""
+
+import json
+import math
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors import SafetensorError, safe_open
+from safetensors.numpy import save_file
+
+from ncai.latent_inference import LatentPosterior
+from ncai.model import PriorState
+from ncai.networks import MLP, FlatNetwork
+from ncai.posterior import GaussianPosterior, SamplePosterior
+from ncai.settings import build_model
+from ncai.types import Unknowns
+
+FORMAT = "ncai-model"
+FORMAT_VERSION = 1
+NOT_STORED = ("network", "start")
+
+
+class ModelFileError(ValueError):
+    """A file that is not a model we can read."""
+
+
+def save_model(estimator, path, include_training: bool = False) -> None:
+    """Write a fitted estimator; an existing file is replaced in one step."""
+    path = Path(path)
+    header, arrays = describe(estimator, include_training)
+    arrays = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+    if not path.parent.is_dir():
+        raise FileNotFoundError(
+            f"cannot write {path}: the folder {path.parent} does not exist."
+        )
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    os.close(handle)
+    try:
+        save_file(arrays, temporary, metadata={"ncai": json.dumps(header)})
+        os.replace(temporary, path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def describe(estimator, include_training: bool) -> tuple[dict, dict[str, np.ndarray]]:
+    """Header and arrays of a fitted estimator."""
+    from ncai import __version__
+
+    posterior = estimator.posterior_
+    network = posterior.model.network
+    custom = not isinstance(network.network, MLP)
+    params = {
+        name: value
+        for name, value in estimator.get_params(deep=False).items()
+        if name not in NOT_STORED and name != "random_state"
+    }
+    header = {
+        "format": FORMAT,
+        "version": FORMAT_VERSION,
+        "ncai": __version__,
+        "estimator": type(estimator).__name__,
+        "params": _plain(params),
+        "settings": _plain(
+            {k: v for k, v in estimator.settings_.items() if k not in NOT_STORED}
+        ),
+        "dims": [network.input_dim, network.latent_dim, network.output_dim],
+        "num_weights": network.num_weights,
+        "custom_network": repr(network.network) if custom else None,
+        "seed": estimator.seed_,
+        "single_output": estimator.single_output_,
+        "feature_names": _feature_names(estimator),
+        "posterior": "gaussian"
+        if isinstance(posterior, GaussianPosterior)
+        else "samples",
+        "stop_reasons": estimator.stop_reasons_,
+        "restarts_lost": estimator.restarts_lost_,
+        "n_iter": estimator.n_iter_,
+        "fit_seconds": estimator.fit_seconds_,
+        "score_name": estimator.score_name_,
+        "restart_scores": _plain(estimator.restart_scores_.tolist()),
+    }
+    scaling = estimator.scaling_
+    arrays = {
+        "shares": posterior.shares,
+        "input_shift": scaling.input_shift,
+        "input_scale": scaling.input_scale,
+        "target_shift": scaling.target_shift,
+        "target_scale": scaling.target_scale,
+        **{f"priors.{k}": v for k, v in posterior.priors._asdict().items()},
+    }
+    parts = (
+        {"mean": posterior.mean, "scale": posterior.scale}
+        if isinstance(posterior, GaussianPosterior)
+        else {"samples": posterior.samples}
+    )
+    for part, unknowns in parts.items():
+        arrays[f"{part}.weights"] = unknowns.weights
+        arrays[f"{part}.log_noise_var"] = unknowns.log_noise_var
+    if include_training:
+        rows = estimator.training_rows_
+        if rows is None:
+            raise ValueError(
+                "include_training=True needs the training rows, and this model was "
+                "read from a file without them."
+            )
+        arrays |= {
+            "training.inputs": rows.inputs,
+            "training.targets": rows.targets,
+            "training.weights": rows.weights,
+            "training.index": estimator.train_index_,
+        }
+        if estimator.latent_posterior_ is not None:
+            arrays["latents.mean"] = estimator.latent_posterior_.mean
+            arrays["latents.std"] = estimator.latent_posterior_.std
+    return header, {name: np.asarray(array) for name, array in arrays.items()}
+
+
+def read_file(path) -> tuple[dict, dict[str, np.ndarray]]:
+    """Header and arrays of a model file, with a clear error for any other file."""
+    path = Path(path)
+    if not path.is_file():
+        raise FileNotFoundError(f"there is no model file at {path}.")
+    try:
+        with safe_open(path, framework="numpy") as handle:
+            metadata = handle.metadata() or {}
+            arrays = {name: handle.get_tensor(name) for name in handle.keys()}
+    except (SafetensorError, OSError, ValueError) as error:
+        raise ModelFileError(
+            f"{path} is not a readable ncai model: it is damaged, or another kind of "
+            f"file ({error})."
+        ) from None
+    try:
+        header = json.loads(metadata["ncai"])
+        kind, version = header["format"], int(header["version"])
+    except (KeyError, TypeError, ValueError):
+        raise ModelFileError(
+            f"{path} is a safetensors file, but not one that ncai wrote."
+        ) from None
+    if kind != FORMAT:
+        raise ModelFileError(f"{path} holds {kind!r}, not an ncai model.")
+    if version > FORMAT_VERSION:
+        raise ModelFileError(
+            f"{path} has format version {version}, written by ncai "
+            f"{header.get('ncai', '?')}; this ncai reads up to version "
+            f"{FORMAT_VERSION}: upgrade ncai."
+        )
+    return header, arrays
+
+
+def load_model(cls, path, network=None):
+    """An estimator as `save_model` left it."""
+    header, arrays = read_file(path)
+    try:
+        return _restore(cls, header, arrays, network, path)
+    except (KeyError, TypeError, IndexError) as error:
+        raise ModelFileError(
+            f"{path} lacks part of a model ({type(error).__name__}: {error})."
+        ) from None
+
+
+def _restore(cls, header: dict, arrays: dict, network, path):
+    from ncai import estimators
+    from ncai.fitting import Rows
+
+    known = {
+        c.__name__: c for c in (estimators.BNNLVRegressor, estimators.BNNRegressor)
+    }
+    stored = known[header["estimator"]]
+    if not issubclass(stored, cls):
+        raise ModelFileError(
+            f"{path} holds a {stored.__name__}; load it with {stored.__name__}.load."
+        )
+    params = _tuples(header["params"])
+    if header["custom_network"] is not None and network is None:
+        raise ModelFileError(
+            f"{path} was fitted with a network of its own "
+            f"({header['custom_network']}): give it as load(path, network=...)."
+        )
+    estimator = stored(**params, network=network)
+    settings = _tuples(header["settings"])
+    flat = FlatNetwork(estimator._network(), *header["dims"])
+    if flat.num_weights != header["num_weights"]:
+        raise ModelFileError(
+            f"{path} holds {header['num_weights']} weights; this network has "
+            f"{flat.num_weights}."
+        )
+    model = build_model(settings, flat)
+    priors = PriorState(*(arrays[f"priors.{name}"] for name in PriorState._fields))
+
+    def unknowns(part):
+        weights = arrays[f"{part}.weights"]
+        latents = np.zeros((*weights.shape[:-1], 0, flat.latent_dim), weights.dtype)
+        return Unknowns(weights, latents, arrays[f"{part}.log_noise_var"])
+
+    if header["posterior"] == "gaussian":
+        estimator.posterior_ = GaussianPosterior(
+            model, unknowns("mean"), unknowns("scale"), priors, arrays["shares"]
+        )
+    else:
+        estimator.posterior_ = SamplePosterior(
+            model, unknowns("samples"), priors, arrays["shares"]
+        )
+    estimator.scaling_ = estimators._Scaling(
+        arrays["input_shift"],
+        arrays["input_scale"],
+        arrays["target_shift"],
+        arrays["target_scale"],
+    )
+    estimator.settings_ = settings
+    estimator.seed_ = header["seed"]
+    estimator.single_output_ = header["single_output"]
+    estimator.n_features_in_ = flat.input_dim
+    if header["feature_names"] is not None:
+        estimator.feature_names_in_ = np.asarray(header["feature_names"], object)
+    for name in (
+        "stop_reasons",
+        "restarts_lost",
+        "n_iter",
+        "fit_seconds",
+        "score_name",
+    ):
+        setattr(estimator, f"{name}_", header[name])
+    estimator.restart_scores_ = np.asarray(
+        [-np.inf if s is None else s for s in header["restart_scores"]], float
+    )
+    estimator.sampler_report_ = None
+    estimator.history_ = None
+    estimator.training_rows_ = None
+    estimator.train_index_ = None
+    estimator.latent_posterior_ = None
+    if "training.inputs" in arrays:
+        estimator.training_rows_ = Rows(
+            arrays["training.inputs"],
+            arrays["training.targets"],
+            arrays["training.weights"],
+        )
+        estimator.train_index_ = arrays["training.index"]
+    if "latents.mean" in arrays:
+        estimator.latent_posterior_ = LatentPosterior(
+            arrays["latents.mean"], arrays["latents.std"]
+        )
+    return estimator
+
+
+def _feature_names(estimator) -> list[str] | None:
+    names = getattr(estimator, "feature_names_in_", None)
+    return None if names is None else [str(name) for name in names]
+
+
+def _plain(value: Any) -> Any:
+    """Only what JSON has; infinities as strings, since JSON has none."""
+    if isinstance(value, dict):
+        return {str(k): _plain(v) for k, v in value.items()}
+    if isinstance(value, list | tuple | np.ndarray):
+        return [_plain(v) for v in value]
+    if isinstance(value, np.generic):
+        return _plain(value.item())
+    if isinstance(value, float) and not math.isfinite(value):
+        return str(value) if value > 0 else None
+    if value is None or isinstance(value, str | int | float | bool):
+        return value
+    raise ValueError(f"{value!r} cannot be written to a model file.")
+
+
+def _tuples(params: dict) -> dict:
+    """Lists back to tuples, "inf" back to a number, as the estimator had them."""
+
+    def restore(value):
+        if isinstance(value, list):
+            return tuple(restore(v) for v in value)
+        return math.inf if value == "inf" else value
+
+    return {name: restore(value) for name, value in params.items()}

@@ -1,0 +1,112 @@
+"""p(z | x, y, W) for labelled rows, given draws or a Gaussian of the weights."""
+
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Array, Float
+
+from ncai.model import NoiseMoments
+from ncai.objectives.elbo import NegativeElbo
+from ncai.optimise import Driver, Stage, initial_state
+from ncai.posterior import GaussianPosterior, Posterior
+from ncai.quadrature import LARGEST_DIM, latent_rule, node_log_joint
+from ncai.types import Data, Unknowns
+from ncai.variational import MeanField, raw_scale_of, scale_of
+
+ROWS_AT_ONCE = 256
+LATENTS_ONLY = MeanField(
+    Unknowns(0.0, 1.0, 0.0),  # pyright: ignore[reportArgumentType]
+    Unknowns(0.0, 1.0, 0.0),  # pyright: ignore[reportArgumentType]
+)
+
+
+class LatentPosterior(NamedTuple):
+    """Mean and standard deviation of z for each row, [N, K]."""
+
+    mean: np.ndarray
+    std: np.ndarray
+
+
+def infer_latents(
+    posterior: Posterior, data: Data, num_rows: int, seed: int, num_draws: int = 64
+) -> LatentPosterior:
+    """Z of rows whose y is known.
+
+    Up to two dimensions: averaged over draws of W, each by quadrature. Beyond that: q(z)
+    is trained by some hundred steps with q(W) held.
+    """
+    if posterior.model.network.latent_dim <= LARGEST_DIM:
+        return _by_quadrature(posterior, data, num_rows, seed, num_draws)
+    return _by_training(posterior, data, num_rows, seed)
+
+
+def _by_quadrature(posterior, data, num_rows, seed, num_draws) -> LatentPosterior:
+    model = posterior.model
+    # Across restarts z has no common meaning: take the one with the largest share.
+    if isinstance(posterior, GaussianPosterior):
+        posterior = posterior.select(int(np.argmax(posterior.shares)))
+    draws = posterior.draw(jax.random.key(seed), num_draws)
+    dims = model.network.latent_dim
+    rule = latent_rule(dims, 256 if dims == 1 else 48)
+    means, seconds = [], []
+    for begin in range(0, data.inputs.shape[0], ROWS_AT_ONCE):
+        part = jax.tree.map(lambda a, b=begin: a[b : b + ROWS_AT_ONCE], data)
+        mean, second = _moments(model, part, rule, draws)
+        means.append(np.asarray(mean))
+        seconds.append(np.asarray(second))
+    mean = np.concatenate(means)[:num_rows]
+    second = np.concatenate(seconds)[:num_rows]
+    return LatentPosterior(mean, np.sqrt(np.maximum(second - mean**2, 0)))
+
+
+@jax.jit
+def _moments(
+    model, data, rule, draws
+) -> tuple[Float[Array, "N K"], Float[Array, "N K"]]:
+    """E[z] and E[z^2] over draws of W."""
+
+    def one(draw):
+        noise = NoiseMoments(2 * jnp.log(draw.noise_std), draw.noise_std**-2)
+        log_joint = node_log_joint(
+            model, data, rule, draw.weights, noise, draw.latent_std**2
+        )
+        share = jax.nn.softmax(log_joint, axis=1)
+        nodes = draw.latent_std * rule.nodes
+        return share @ nodes, share @ nodes**2
+
+    firsts, seconds = jax.lax.map(one, jax.tree.map(jnp.asarray, draws))
+    return jnp.mean(firsts, axis=0), jnp.mean(seconds, axis=0)
+
+
+def _by_training(posterior, data, num_rows, seed, num_steps: int = 500):
+    if not isinstance(posterior, GaussianPosterior):
+        raise ValueError(
+            "latent_posterior of new rows with latent_dim above 2 needs a variational "
+            "method; this model was sampled."
+        )
+    model = posterior.model
+    best = posterior.select(int(np.argmax(posterior.shares)))
+    shape = (1, data.inputs.shape[0], model.network.latent_dim)
+    std = np.sqrt(np.asarray(best.priors.latent_variance))[:, None, None]
+    mean = best.mean._replace(latents=jnp.zeros(shape))
+    scale = best.scale._replace(
+        latents=jnp.asarray(np.broadcast_to(std, shape), jnp.result_type(float))
+    )
+    raw = jax.tree.map(lambda s: raw_scale_of(jnp.maximum(s, 1e-6)), scale)
+    state = initial_state(
+        MeanField(mean, raw), best.priors, jax.random.split(jax.random.key(seed), 1)
+    )
+    stage = Stage(
+        "latents",
+        NegativeElbo(num_samples=4),
+        max_steps=num_steps,
+        learning_rate=0.02,
+        trainable=LATENTS_ONLY,
+    )
+    q = Driver().run(stage, model, data, state).params
+    return LatentPosterior(
+        np.asarray(q.mean.latents[0, :num_rows]),
+        np.asarray(scale_of(q).latents[0, :num_rows]),
+    )

@@ -1,0 +1,270 @@
+"""Presets, and the way from an estimator's arguments to a model and a method.
+
+A preset fills what the user leaves None; what the user gives wins.
+"""
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+import jax.numpy as jnp
+import numpy as np
+
+from ncai.inference.base import Inference, Training
+from ncai.inference.hmc import HMC
+from ncai.inference.map import MAP
+from ncai.inference.mean_field import STARTS, MeanFieldVI
+from ncai.model import Model, Variance
+from ncai.networks import FlatNetwork
+from ncai.objectives.penalties import Penalties
+from ncai.types import Unknowns
+
+METHODS = ("map", "mfvi", "ncai0", "ncai", "hmc", "hmc_marginal")
+KEEPS = ("best", "equal", "weighted")
+
+_PENALTIES = {
+    "hz_weight": 1.0,
+    "offdiagonal_weight": 10.0,
+    "dependence_weight": 1.0,
+    "hz_tolerance": 0.01,
+    "input_tolerance": 0.5,
+    "target_tolerance": 1.0,
+    "penalise": "means",
+    "hz_slack": "none",
+    "ramp_fraction": 0.5,
+}
+
+PRESETS: dict[str, dict[str, Any]] = {
+    # The paper's settings: 30,000 steps of Adam at 0.01, one Monte Carlo sample,
+    # empirical Bayes for the priors, noise fixed (its grid has 0.1 and 0.01).
+    "paper": {
+        "max_steps": 30_000,
+        "learning_rate": 0.01,
+        "n_mc_samples": 1,
+        "plateau": False,
+        "weight_variance": "empirical",
+        "latent_variance": "empirical",
+        "noise_variance": 0.1,
+        "variance_prior": (3.0, 0.5),
+        "noise_prior": (3.0, 0.5),
+        "variance_form": "paper",
+        "keep": "best",
+        **_PENALTIES,
+    },
+    # What works unattended: learned noise under a weak prior, a rate that falls at a
+    # plateau, and a stop when that no longer helps.
+    "default": {
+        "max_steps": 20_000,
+        "learning_rate": 0.01,
+        "n_mc_samples": 1,
+        "plateau": True,
+        "weight_variance": "empirical",
+        "latent_variance": 1.0,
+        "noise_variance": "variational",
+        "variance_prior": (3.0, 0.5),
+        "noise_prior": (1.0, 0.02),
+        "variance_form": "paper",
+        "keep": "best",
+        **_PENALTIES,
+    },
+}
+
+
+def resolve(params: Mapping[str, Any]) -> dict[str, Any]:
+    """The arguments with the preset filled in, all checked."""
+    preset = params["preset"]
+    _one_of("preset", preset, PRESETS)
+    filled = dict(params)
+    for name, value in PRESETS[preset].items():
+        if filled.get(name) is None:
+            filled[name] = value
+    check(filled)
+    return filled
+
+
+def check(s: Mapping[str, Any]) -> None:
+    """Refuse what cannot be, in one sentence each."""
+    _one_of("inference", s["inference"], METHODS)
+    _one_of("keep", s["keep"], KEEPS)
+    _one_of("penalise", s["penalise"], ("means", "samples"))
+    _one_of("hz_slack", s["hz_slack"], ("none", "white_noise"))
+    _one_of("variance_form", s["variance_form"], ("paper", "exact"))
+    _whole("latent_dim", s["latent_dim"], 0)
+    for name in ("n_restarts", "max_steps", "n_mc_samples", "n_chains", "n_draws"):
+        _whole(name, s[name], 1)
+    _whole("n_warmup", s["n_warmup"], 0)
+    for name in ("n_weight_draws", "n_latent_draws"):
+        _whole(name, s[name], 1)
+    for name in ("learning_rate", "hz_tolerance", "input_tolerance"):
+        _positive(name, s[name])
+    _positive("target_tolerance", s["target_tolerance"])
+    for name in ("hz_weight", "offdiagonal_weight", "dependence_weight"):
+        if not _is_number(s[name]) or s[name] < 0:
+            raise ValueError(f"{name}={s[name]!r} must be a number of at least 0.")
+    _variance("weight_variance", s["weight_variance"], ("empirical",))
+    _variance("latent_variance", s["latent_variance"], ("empirical",))
+    _variance(
+        "noise_variance", s["noise_variance"], ("empirical", "map", "variational")
+    )
+    for name in ("variance_prior", "noise_prior"):
+        value = s[name]
+        if np.shape(value) != (2,) or not all(_is_number(v) and v > 0 for v in value):
+            raise ValueError(
+                f"{name}={value!r} must be two positive numbers: the shape and scale "
+                "of an inverse-gamma distribution."
+            )
+    if not _is_number(s["ramp_fraction"]) or not 0 <= s["ramp_fraction"] <= 1:
+        raise ValueError(
+            f"ramp_fraction={s['ramp_fraction']!r} must be between 0 and 1."
+        )
+    fraction = s["validation_fraction"]
+    if not _is_number(fraction) or not 0 <= fraction < 1:
+        raise ValueError(
+            f"validation_fraction={fraction!r} must be at least 0 and below 1."
+        )
+    if s["time_limit"] is not None:
+        _positive("time_limit", s["time_limit"])
+    if isinstance(s["start"], str):
+        _one_of("start", s["start"], STARTS)
+    if s["latent_dim"] == 0 and s["inference"] in ("ncai", "ncai0"):
+        raise ValueError(
+            f"inference={s['inference']!r} is about the latent variable, and "
+            "latent_dim=0 has none: use 'mfvi', 'map' or 'hmc'."
+        )
+    if s["inference"] == "hmc_marginal" and s["latent_dim"] > 2:
+        raise ValueError(
+            f"inference='hmc_marginal' integrates z by quadrature, for latent_dim of "
+            f"at most 2, not {s['latent_dim']}: use 'hmc'."
+        )
+
+
+def build_model(s: Mapping[str, Any], network: FlatNetwork) -> Model:
+    """The model that the settings describe."""
+    alpha, beta = s["variance_prior"]
+
+    def prior(value):
+        mode = value if isinstance(value, str) else "fixed"
+        start = 1.0 if isinstance(value, str) else value
+        return Variance(
+            jnp.asarray(float(start)), mode, alpha, beta, s["variance_form"]
+        )
+
+    noise = s["noise_variance"]
+    mode = noise if isinstance(noise, str) else "fixed"
+    start = 0.1 if isinstance(noise, str) else noise
+    start = np.asarray(start, float).reshape(-1)
+    if start.size not in (1, network.output_dim):
+        raise ValueError(
+            f"noise_variance has {start.size} numbers; it must have 1, or "
+            f"{network.output_dim}, one for each output."
+        )
+    noise_alpha, noise_beta = s["noise_prior"]
+    return Model(
+        network,
+        prior(s["weight_variance"]),
+        prior(s["latent_variance"]),
+        Variance(
+            jnp.asarray(np.broadcast_to(start, network.output_dim), float),
+            mode,
+            noise_alpha,
+            noise_beta,
+        ),
+    )
+
+
+def build_method(s: Mapping[str, Any], start: Unknowns | None) -> Inference:
+    """The method that the settings describe; `start` is one given by value."""
+    training = Training(
+        num_restarts=s["n_restarts"],
+        max_steps=s["max_steps"],
+        learning_rate=s["learning_rate"],
+        num_samples=s["n_mc_samples"],
+        plateau=s["plateau"],
+        rate_drops=2 if s["plateau"] else 0,
+        warm_start_steps=max(min(5_000, s["max_steps"] // 3), 1),
+        settle_steps=max(s["max_steps"] // 10, 1),
+    )
+    name = s["inference"]
+    if name == "map":
+        return MAP(training, given=start)
+    if name in ("hmc", "hmc_marginal"):
+        return HMC(
+            marginal=name == "hmc_marginal",
+            num_chains=s["n_chains"],
+            num_warmup=s["n_warmup"],
+            num_draws=s["n_draws"],
+            training=Training(
+                max_steps=min(3000, s["max_steps"]),
+                learning_rate=s["learning_rate"],
+                warm_start_steps=min(3000, s["max_steps"]),
+            ),
+            start=start,
+        )
+    begin = start if start is not None else s["start"]
+    if begin is None:
+        begin = "random" if name == "mfvi" else "ncai"
+    penalties = None
+    if name == "ncai":
+        penalties = Penalties(
+            *(
+                float(s[key])
+                for key in (
+                    "hz_weight",
+                    "offdiagonal_weight",
+                    "dependence_weight",
+                    "hz_tolerance",
+                    "input_tolerance",
+                    "target_tolerance",
+                )
+            ),
+            on=s["penalise"],
+            slack=s["hz_slack"],
+        )
+    return MeanFieldVI(
+        training,
+        start=begin,
+        hold_means=bool(s["hold_means"]),
+        penalties=penalties,
+        ramp_fraction=float(s["ramp_fraction"]),
+    )
+
+
+def _one_of(name: str, value: Any, choices) -> None:
+    if not isinstance(value, str) or value not in choices:
+        raise ValueError(f"{name}={value!r} must be one of {list(choices)}.")
+
+
+def _is_number(value: Any) -> bool:
+    return (
+        isinstance(value, int | float | np.integer | np.floating)
+        and not isinstance(value, bool)
+        and not math.isnan(value)
+    )
+
+
+def _whole(name: str, value: Any, least: int) -> None:
+    if not _is_number(value) or value != int(value) or value < least:
+        raise ValueError(
+            f"{name}={value!r} must be a whole number of at least {least}."
+        )
+
+
+def _positive(name: str, value: Any) -> None:
+    if not _is_number(value) or value <= 0:
+        raise ValueError(f"{name}={value!r} must be a positive number.")
+
+
+def _variance(name: str, value: Any, modes: tuple[str, ...]) -> None:
+    if isinstance(value, str):
+        if value not in modes:
+            raise ValueError(
+                f"{name}={value!r} must be a positive number or one of {list(modes)}."
+            )
+        return
+    values = np.asarray(value)
+    numeric = values.dtype.kind in "fiu" and values.size > 0
+    several = values.ndim > 0 and name != "noise_variance"
+    if not numeric or several or not np.all(np.isfinite(values) & (values > 0)):
+        raise ValueError(
+            f"{name}={value!r} must be a positive number or one of {list(modes)}."
+        )
