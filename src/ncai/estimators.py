@@ -203,17 +203,26 @@ class BNNLVRegressor(RegressorMixin, BaseEstimator):
             weights = _check_sample_weight(
                 sample_weight, X, dtype=np.float64, ensure_non_negative=True
             )
-            if not weights.any():
-                raise ValueError("sample_weight is zero for every row.")
+        # A row of weight 0 is no row at all.
+        used = np.flatnonzero(weights)
+        if len(used) < 2:
+            raise ValueError(
+                f"sample_weight is above zero for {len(used)} rows; at least 2 are "
+                "needed."
+            )
         single = y.ndim == 1
         targets = np.asarray(y, np.float64).reshape(len(X), -1)
-        scaling = _Scaling.learn(X, targets, weights, self.standardize)
+        scaling = _Scaling.learn(
+            X[used], targets[used], weights[used], self.standardize
+        )
         valid = self._validation_rows(X_valid, y_valid, scaling, targets.shape[1])
         flat = FlatNetwork(
             self._network(), X.shape[1], int(self.latent_dim), targets.shape[1]
         )
-        rows = scaling.apply(X, targets, weights)
+        rows = scaling.apply(X, targets, weights).pick(used)
         start = _given_start(self.start, flat, len(X))
+        if start is not None:
+            start = start._replace(latents=start.latents[..., used, :])
         seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         with progress_bar(bool(self.progress)) as tell:
             result = fit_rows(rows, settings, flat, seed, valid, start, tell)
@@ -223,7 +232,7 @@ class BNNLVRegressor(RegressorMixin, BaseEstimator):
         self.scaling_ = scaling
         self.single_output_ = single
         self.posterior_ = result.posterior
-        self.train_index_ = result.train_index
+        self.train_index_ = used[result.train_index]
         self.restart_scores_ = result.scores
         self.score_name_ = result.score_name
         self.history_ = result.fit.history
@@ -236,18 +245,23 @@ class BNNLVRegressor(RegressorMixin, BaseEstimator):
         self.latent_posterior_ = self._training_latents()
         return self
 
+    def __sklearn_is_fitted__(self) -> bool:
+        """Whether a fit came to an end (one that failed leaves `n_features_in_`)."""
+        return hasattr(self, "posterior_")
+
     def _settings(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in self._get_param_names()}
 
     def _network(self) -> Network:
         if self.network is None:
-            try:
-                hidden = tuple(int(width) for width in np.atleast_1d(self.hidden))
-            except (TypeError, ValueError):
+            widths = np.atleast_1d(np.asarray(self.hidden, object))
+            if widths.ndim > 1 or not all(
+                isinstance(width, int | np.integer) for width in widths
+            ):
                 raise ValueError(
                     f"hidden={self.hidden!r} must be a list of whole numbers."
-                ) from None
-            return MLP(hidden, self.activation)
+                )
+            return MLP(tuple(int(width) for width in widths), self.activation)
         if not isinstance(self.network, Network):
             raise ValueError(
                 f"network={self.network!r} must have the methods init(key, input_dim, "
@@ -536,22 +550,33 @@ def _given_start(start, network: FlatNetwork, num_rows: int) -> Unknowns | None:
             f"start={start!r} must be a name or a dict with 'weights' and 'latents'."
         )
     weights = start["weights"]
-    if not isinstance(weights, np.ndarray) and not hasattr(weights, "ndim"):
-        weights = network.flatten(weights)
+    if not hasattr(weights, "ndim"):
+        try:
+            weights = network.flatten(weights)
+        except (TypeError, ValueError):
+            raise ValueError(
+                "start['weights'] must be a vector, or a pytree as the network's own "
+                "init makes it."
+            ) from None
+    shape = (num_rows, network.latent_dim)
     weights = np.asarray(weights, np.float64)
-    latents = np.asarray(
-        start.get("latents", np.zeros((num_rows, network.latent_dim))), np.float64
-    )
-    if weights.shape[-1] != network.num_weights:
+    latents = np.asarray(start.get("latents", np.zeros(shape)), np.float64)
+    if weights.ndim not in (1, 2) or weights.shape[-1] != network.num_weights:
         raise ValueError(
-            f"start['weights'] has {weights.shape[-1]} numbers; the network has "
-            f"{network.num_weights}."
+            f"start['weights'] has shape {weights.shape}; it must be "
+            f"({network.num_weights},), one number for each weight of the network, or "
+            "several such rows."
         )
-    if latents.shape[-2:] != (num_rows, network.latent_dim):
+    # One start, or several: with W for each and z for each, or the same z for all.
+    several = weights.shape[:-1]
+    if latents.shape not in (shape, (*several, *shape)):
         raise ValueError(
-            f"start['latents'] has shape {latents.shape}; it must be "
-            f"({num_rows}, {network.latent_dim}), one row for each row of X."
+            f"start['latents'] has shape {latents.shape}; it must be {shape}, one row "
+            "for each row of X."
         )
+    if not (np.isfinite(weights).all() and np.isfinite(latents).all()):
+        raise ValueError("start holds NaN or infinity; every value must be finite.")
+    latents = np.broadcast_to(latents, (*several, *shape))
     return Unknowns(weights, latents, np.zeros(0))  # pyright: ignore
 
 

@@ -8,7 +8,8 @@ rows are left out unless asked for.
 import json
 import math
 import os
-import tempfile
+import uuid
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +26,7 @@ from ncai.types import Unknowns
 
 FORMAT = "ncai-model"
 FORMAT_VERSION = 1
-NOT_STORED = ("network", "start")
+NOT_STORED = ("network", "start", "random_state")
 
 
 class ModelFileError(ValueError):
@@ -41,13 +42,13 @@ def save_model(estimator, path, include_training: bool = False) -> None:
         raise FileNotFoundError(
             f"cannot write {path}: the folder {path.parent} does not exist."
         )
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    os.close(handle)
+    # Not tempfile: its files are for their owner's eyes only, whatever the umask.
+    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
     try:
         save_file(arrays, temporary, metadata={"ncai": json.dumps(header)})
         os.replace(temporary, path)
     except BaseException:
-        Path(temporary).unlink(missing_ok=True)
+        temporary.unlink(missing_ok=True)
         raise
 
 
@@ -57,11 +58,11 @@ def describe(estimator, include_training: bool) -> tuple[dict, dict[str, np.ndar
 
     posterior = estimator.posterior_
     network = posterior.model.network
-    custom = not isinstance(network.network, MLP)
+    custom = type(network.network) is not MLP
     params = {
         name: value
         for name, value in estimator.get_params(deep=False).items()
-        if name not in NOT_STORED and name != "random_state"
+        if name not in NOT_STORED
     }
     header = {
         "format": FORMAT,
@@ -75,6 +76,7 @@ def describe(estimator, include_training: bool) -> tuple[dict, dict[str, np.ndar
         "dims": [network.input_dim, network.latent_dim, network.output_dim],
         "num_weights": network.num_weights,
         "custom_network": repr(network.network) if custom else None,
+        "mlp": None if custom else _plain(asdict(network.network)),
         "seed": estimator.seed_,
         "single_output": estimator.single_output_,
         "feature_names": _feature_names(estimator),
@@ -161,7 +163,9 @@ def load_model(cls, path, network=None):
     header, arrays = read_file(path)
     try:
         return _restore(cls, header, arrays, network, path)
-    except (KeyError, TypeError, IndexError) as error:
+    except ModelFileError:
+        raise
+    except (KeyError, TypeError, IndexError, ValueError, AttributeError) as error:
         raise ModelFileError(
             f"{path} lacks part of a model ({type(error).__name__}: {error})."
         ) from None
@@ -187,12 +191,17 @@ def _restore(cls, header: dict, arrays: dict, network, path):
         )
     estimator = stored(**params, network=network)
     settings = _tuples(header["settings"])
+    if network is None:
+        mlp = MLP(**_tuples(header["mlp"]))
+        if mlp != estimator._network():  # it was given as network=MLP(...)
+            estimator.network = mlp
     flat = FlatNetwork(estimator._network(), *header["dims"])
     if flat.num_weights != header["num_weights"]:
         raise ModelFileError(
             f"{path} holds {header['num_weights']} weights; this network has "
             f"{flat.num_weights}."
         )
+    _check_shapes(path, arrays, header["posterior"], flat)
     model = build_model(settings, flat)
     priors = PriorState(*(arrays[f"priors.{name}"] for name in PriorState._fields))
 
@@ -249,6 +258,33 @@ def _restore(cls, header: dict, arrays: dict, network, path):
             arrays["latents.mean"], arrays["latents.std"]
         )
     return estimator
+
+
+def _check_shapes(path, arrays: dict, posterior: str, network: FlatNetwork) -> None:
+    """Refuse arrays that do not fit together, before a prediction stumbles on them."""
+    parts = ("mean", "scale") if posterior == "gaussian" else ("samples",)
+    components = len(arrays["shares"])
+    draws = arrays[f"{parts[0]}.weights"].shape[1:-1]  # of a sampler's chain
+    inputs, outputs = (network.input_dim,), (network.output_dim,)
+    expected = {
+        "input_shift": inputs,
+        "input_scale": inputs,
+        "target_shift": outputs,
+        "target_scale": outputs,
+        "priors.weight_variance": (components,),
+        "priors.latent_variance": (components,),
+        "priors.noise_variance": (components, *outputs),
+        **{
+            f"{part}.weights": (components, *draws, network.num_weights)
+            for part in parts
+        },
+    }
+    for name, shape in expected.items():
+        if arrays[name].shape != shape:
+            raise ModelFileError(
+                f"{path} is damaged: {name} has shape {arrays[name].shape}, "
+                f"not {shape}."
+            )
 
 
 def _feature_names(estimator) -> list[str] | None:

@@ -10,10 +10,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ncai.inference.hmc import HMC
 from ncai.inference.mean_field import MeanFieldVI
 from ncai.networks import FlatNetwork
-from ncai.optimise import Driver, Progress
+from ncai.optimise import Driver, FitFailedError, Progress
 from ncai.posterior import Fit, GaussianPosterior, Posterior
 from ncai.predictive import PredictiveDistribution
 from ncai.settings import build_method, build_model
@@ -118,26 +117,19 @@ def fit_rows(
     _warn_of_losses(fit)
 
     posterior, scores, score_name = choose(fit, valid, settings["keep"], score_key)
-    if settings["refit"] and len(held) and isinstance(method, MeanFieldVI):
+    if settings["refit"] and len(held) and not fit.interrupted:
         order = np.concatenate([train_index, held])
-        all_rows = rows.pick(order)
-        again = Driver(on_progress, settings["time_limit"])
-        refitted = method.continue_from(
-            refit_key,
-            model,
-            to_data(all_rows),
-            *_with_new_rows(posterior, len(train), len(rows)),
-            again,
+        again = Driver(on_progress, settings["time_limit"], started=driver.started)
+        refitted = _refit(
+            method, refit_key, model, posterior, len(train), rows.pick(order), again
         )
-        posterior = refitted.posterior.select(
-            np.arange(posterior.num_components), posterior.shares
-        )
-        fit.stop_reasons.extend(again.stop_reasons)
-        train_index = order
-    elif settings["refit"] and not isinstance(method, MeanFieldVI | HMC):
-        raise ValueError(
-            f"refit=True is not possible with inference={settings['inference']!r}; "
-            "use validation_fraction=0 to train on every row."
+        if refitted is not None:
+            posterior, train_index = refitted, order
+        fit = replace(
+            fit,
+            stop_reasons=fit.stop_reasons + again.stop_reasons,
+            num_steps=fit.num_steps + again.steps,
+            interrupted=again.interrupted,
         )
     if fit.interrupted:
         warnings.warn(
@@ -160,7 +152,10 @@ def choose(fit: Fit, valid: Rows | None, keep: str, key):
     if not isinstance(posterior, GaussianPosterior):
         return posterior, np.zeros(posterior.num_components), "none"
     if valid is None:
-        scores = -np.asarray(fit.history["value"][-1], float)
+        values = fit.history["value"]
+        scores = np.zeros(len(fit.alive))
+        if len(values):  # none, if the time limit left no time for a single step
+            scores = -np.asarray(values[-1], float)
         name = "minus the final objective"
         log_probs = None
     else:
@@ -223,8 +218,39 @@ def _warn_of_losses(fit: Fit) -> None:
             f"{len(lost)} of {len(fit.alive)} restarts became non-finite and were "
             f"dropped (numbers {lost.tolist()}); the others are used. A smaller "
             "learning_rate may keep them.",
-            stacklevel=3,
+            stacklevel=4,
         )
+
+
+def _refit(
+    method: MeanFieldVI,
+    key,
+    model,
+    posterior: GaussianPosterior,
+    num_old: int,
+    rows: Rows,
+    driver: Driver,
+) -> GaussianPosterior | None:
+    """The chosen restarts trained on with new rows; None if none came through."""
+    begin = _with_new_rows(posterior, num_old, len(rows))
+    try:
+        fit = method.continue_from(key, model, to_data(rows), *begin, driver)
+    except KeyboardInterrupt:
+        driver.interrupted = True
+        driver.stop_reasons.append("refit: interrupted, and left out")
+        return None
+    except FitFailedError:
+        warnings.warn(
+            "the refit with the held-out rows became non-finite: the model is the one "
+            "fitted without them. A smaller learning_rate may help.",
+            stacklevel=4,
+        )
+        driver.stop_reasons.append("refit: became non-finite, and left out")
+        return None
+    _warn_of_losses(fit)
+    living = np.flatnonzero(fit.alive)
+    shares = posterior.shares[living]
+    return fit.posterior.select(living, shares / shares.sum())  # pyright: ignore
 
 
 def _with_new_rows(posterior: GaussianPosterior, num_old: int, num_all: int):

@@ -1,5 +1,6 @@
 """p(z | x, y, W) for labelled rows, given draws or a Gaussian of the weights."""
 
+from dataclasses import replace
 from typing import NamedTuple
 
 import jax
@@ -7,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from ncai.model import NoiseMoments
+from ncai.model import Model, NoiseMoments, Variance
 from ncai.objectives.elbo import NegativeElbo
 from ncai.optimise import Driver, Stage, initial_state
 from ncai.posterior import GaussianPosterior, Posterior
@@ -34,8 +35,8 @@ def infer_latents(
 ) -> LatentPosterior:
     """Z of rows whose y is known.
 
-    Up to two dimensions: averaged over draws of W, each by quadrature. Beyond that: q(z)
-    is trained by some hundred steps with q(W) held.
+    Up to two dimensions: averaged over draws of W, each by quadrature. Beyond that:
+    q(z) is trained by some hundred steps with q(W) held.
     """
     if posterior.model.network.latent_dim <= LARGEST_DIM:
         return _by_quadrature(posterior, data, num_rows, seed, num_draws)
@@ -86,7 +87,7 @@ def _by_training(posterior, data, num_rows, seed, num_steps: int = 500):
             "latent_posterior of new rows with latent_dim above 2 needs a variational "
             "method; this model was sampled."
         )
-    model = posterior.model
+    model = _with_variances_held(posterior.model)
     best = posterior.select(int(np.argmax(posterior.shares)))
     shape = (1, data.inputs.shape[0], model.network.latent_dim)
     std = np.sqrt(np.asarray(best.priors.latent_variance))[:, None, None]
@@ -109,4 +110,20 @@ def _by_training(posterior, data, num_rows, seed, num_steps: int = 500):
     return LatentPosterior(
         np.asarray(q.mean.latents[0, :num_rows]),
         np.asarray(scale_of(q).latents[0, :num_rows]),
+    )
+
+
+def _with_variances_held(model: Model) -> Model:
+    """Empirical Bayes off: the variances belong to the fit, not to these rows."""
+
+    def held(variance: Variance) -> Variance:
+        if variance.mode == "empirical":
+            return replace(variance, mode="fixed")
+        return variance
+
+    return replace(
+        model,
+        weight_variance=held(model.weight_variance),
+        latent_variance=held(model.latent_variance),
+        noise_variance=held(model.noise_variance),
     )

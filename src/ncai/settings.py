@@ -21,6 +21,16 @@ from ncai.types import Unknowns
 
 METHODS = ("map", "mfvi", "ncai0", "ncai", "hmc", "hmc_marginal")
 KEEPS = ("best", "equal", "weighted")
+COUNTS = (
+    "n_restarts",
+    "max_steps",
+    "n_mc_samples",
+    "n_chains",
+    "n_draws",
+    "n_weight_draws",
+    "n_latent_draws",
+)
+COUNTS_FROM_ZERO = ("latent_dim", "n_warmup")
 
 _PENALTIES = {
     "hz_weight": 1.0,
@@ -47,6 +57,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "noise_variance": 0.1,
         "variance_prior": (3.0, 0.5),
         "noise_prior": (3.0, 0.5),
+        "noise_starts": (0.1,),
         "variance_form": "paper",
         "keep": "best",
         **_PENALTIES,
@@ -63,6 +74,7 @@ PRESETS: dict[str, dict[str, Any]] = {
         "noise_variance": "variational",
         "variance_prior": (3.0, 0.5),
         "noise_prior": (1.0, 0.02),
+        "noise_starts": (0.01, 0.03, 0.1),
         "variance_form": "paper",
         "keep": "best",
         **_PENALTIES,
@@ -79,7 +91,7 @@ def resolve(params: Mapping[str, Any]) -> dict[str, Any]:
         if filled.get(name) is None:
             filled[name] = value
     check(filled)
-    return filled
+    return filled | {name: int(filled[name]) for name in (*COUNTS, *COUNTS_FROM_ZERO)}
 
 
 def check(s: Mapping[str, Any]) -> None:
@@ -89,12 +101,10 @@ def check(s: Mapping[str, Any]) -> None:
     _one_of("penalise", s["penalise"], ("means", "samples"))
     _one_of("hz_slack", s["hz_slack"], ("none", "white_noise"))
     _one_of("variance_form", s["variance_form"], ("paper", "exact"))
-    _whole("latent_dim", s["latent_dim"], 0)
-    for name in ("n_restarts", "max_steps", "n_mc_samples", "n_chains", "n_draws"):
+    for name in COUNTS:
         _whole(name, s[name], 1)
-    _whole("n_warmup", s["n_warmup"], 0)
-    for name in ("n_weight_draws", "n_latent_draws"):
-        _whole(name, s[name], 1)
+    for name in COUNTS_FROM_ZERO:
+        _whole(name, s[name], 0)
     for name in ("learning_rate", "hz_tolerance", "input_tolerance"):
         _positive(name, s[name])
     _positive("target_tolerance", s["target_tolerance"])
@@ -131,6 +141,11 @@ def check(s: Mapping[str, Any]) -> None:
             f"inference={s['inference']!r} is about the latent variable, and "
             "latent_dim=0 has none: use 'mfvi', 'map' or 'hmc'."
         )
+    if s["refit"] and s["inference"] == "map":
+        raise ValueError(
+            "refit=True is not possible with inference='map': use "
+            "validation_fraction=0 to train on every row."
+        )
     if s["inference"] == "hmc_marginal" and s["latent_dim"] > 2:
         raise ValueError(
             f"inference='hmc_marginal' integrates z by quadrature, for latent_dim of "
@@ -151,7 +166,7 @@ def build_model(s: Mapping[str, Any], network: FlatNetwork) -> Model:
 
     noise = s["noise_variance"]
     mode = noise if isinstance(noise, str) else "fixed"
-    start = 0.1 if isinstance(noise, str) else noise
+    start = s["noise_starts"][0] if isinstance(noise, str) else noise
     start = np.asarray(start, float).reshape(-1)
     if start.size not in (1, network.output_dim):
         raise ValueError(
@@ -183,6 +198,7 @@ def build_method(s: Mapping[str, Any], start: Unknowns | None) -> Inference:
         rate_drops=2 if s["plateau"] else 0,
         warm_start_steps=max(min(5_000, s["max_steps"] // 3), 1),
         settle_steps=max(s["max_steps"] // 10, 1),
+        noise_starts=tuple(float(v) for v in s["noise_starts"]),
     )
     name = s["inference"]
     if name == "map":
@@ -243,7 +259,7 @@ def _is_number(value: Any) -> bool:
 
 
 def _whole(name: str, value: Any, least: int) -> None:
-    if not _is_number(value) or value != int(value) or value < least:
+    if not _is_number(value) or value % 1 != 0 or value < least:
         raise ValueError(
             f"{name}={value!r} must be a whole number of at least {least}."
         )

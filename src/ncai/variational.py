@@ -52,7 +52,7 @@ def reparameterise(q: MeanField, normals: Float[Array, "S T"]) -> Draw:
     num_weights = q.mean.weights.size
     weights = q.mean.weights + scale.weights * normals[:, :num_weights]
     latents = q.mean.latents + scale.latents * normals[:, num_weights:].reshape(
-        -1, *q.mean.latents.shape
+        len(normals), *q.mean.latents.shape
     )
     return Draw(q.mean, scale, weights, latents)
 

@@ -1,0 +1,1 @@
+"""The methods; each file reads: settings, initial value, fit."""

@@ -32,6 +32,8 @@ class Training:
             next, below which a restart is on a plateau.
         warm_start_steps: steps of the deterministic network of the NCAI start.
         settle_steps: steps for the scales alone, where a start has its means given.
+        noise_starts: where learned noise begins, restart by restart in turn; if empty,
+            at the model's value.
     """
 
     num_restarts: int = 10
@@ -43,6 +45,7 @@ class Training:
     tolerance: float = 1e-3
     warm_start_steps: int = 5_000
     settle_steps: int = 3_000
+    noise_starts: tuple[float, ...] = ()
 
     def stage(self, name: str, objective: Any, **changes) -> Stage:
         """A stage with these settings."""

@@ -23,6 +23,7 @@ from ncai.latent_nodes import latent_nodes
 from ncai.model import (
     Model,
     PriorState,
+    gaussian_log_prior,
     log_joint,
     log_joint_terms,
     point_noise,
@@ -175,7 +176,14 @@ class Target(NamedTuple):
     def log_density(self, position: Unknowns) -> Float[Array, ""]:
         """Unnormalised log posterior."""
         if self.rule is None:
-            return log_joint(self.model, self.data, position, self.priors)
+            # Padding says nothing of its z: left flat, those would drift for ever and
+            # no trajectory would turn. So they follow the prior.
+            padding = 1.0 * (self.data.row_weights == 0)[:, None]
+            return log_joint(
+                self.model, self.data, position, self.priors
+            ) + gaussian_log_prior(
+                position.latents, self.priors.latent_variance, padding
+            )
         noise = point_noise(self.model, self.priors, position.log_noise_var)
         likelihood = marginal_log_likelihood(
             self.model,

@@ -7,6 +7,7 @@ three settings of one class.
 from dataclasses import dataclass, field, replace
 
 import jax
+import jax.numpy as jnp
 from jaxtyping import PRNGKeyArray
 
 from ncai.inference.base import (
@@ -22,18 +23,28 @@ from ncai.inference.map import map_points
 from ncai.model import Model, PriorState, initial_priors
 from ncai.objectives.elbo import NegativeElbo
 from ncai.objectives.penalties import Penalties
-from ncai.optimise import Driver, TrainState, initial_state
+from ncai.optimise import Driver, Stage, TrainState, initial_state
 from ncai.posterior import Fit
 from ncai.types import Data, Unknowns
 from ncai.variational import MeanField
 
 STARTS = ("random", "ncai", "map")
-MEANS_HELD = MeanField(mean=0.0, raw_scale=1.0)  # a prefix of the parameters
+# Prefixes of the parameters: 1 to learn, 0 to hold.
+MEANS_HELD = MeanField(mean=0.0, raw_scale=1.0)
+NOISE_HELD = MeanField(Unknowns(1.0, 1.0, 0.0), Unknowns(1.0, 1.0, 0.0))
+ONLY_NOISE = MeanField(Unknowns(0.0, 0.0, 1.0), Unknowns(0.0, 0.0, 1.0))
 
 
 @dataclass(frozen=True)
 class MeanFieldVI(Inference):
     """Variational inference from a chosen start, with or without NCAI's penalties.
+
+    Learned noise is held at its start until the rest is trained, and then learned with
+    the rest held. Free from the start it grows to explain everything before z has a
+    meaning; freed later, the ELBO still trades z for noise, since its bound is loose in
+    z and costs weights dearly (both measured: z collapses to its prior on Heavy-Tail
+    and Depeweg). Restarts begin at different noise, so that validation can choose. A
+    plain BNN has no z to lose, and learns its noise all along.
 
     Args:
         training: restarts, steps, rates.
@@ -58,15 +69,8 @@ class MeanFieldVI(Inference):
         """One Gaussian for each restart."""
         driver = driver or Driver()
         state = self._starting_state(key, model, data, driver)
-        elbo = NegativeElbo(self.training.num_samples)
-        if self.hold_means:
-            stage = self.training.stage("scales", elbo, trainable=MEANS_HELD)
+        for stage in self._stages(model):
             state = self._run(stage, model, data, state, driver)
-        elif self.penalties is None:
-            stage = self.training.stage("elbo", elbo)
-            state = self._run(stage, model, data, state, driver)
-        else:
-            state = self._run_staged(elbo, model, data, state, driver)
         return gaussian_fit(model, state.params, state.priors, driver)
 
     def continue_from(
@@ -110,6 +114,14 @@ class MeanFieldVI(Inference):
             else:
                 num_rows = data.inputs.shape[0]
                 point = jax.vmap(lambda k: random_point(k, model, num_rows))(keys)
+        if model.noise_is_unknown and self.training.noise_starts:
+            starts = jnp.asarray(self.training.noise_starts)
+            starts = starts[jnp.arange(num_restarts) % len(starts)]
+            point = point._replace(
+                log_noise_var=jnp.broadcast_to(
+                    jnp.log(starts)[:, None], point.log_noise_var.shape
+                )
+            )
         scale_keys = jax.random.split(scale_key, num_restarts)
         q = jax.vmap(lambda k, p: mean_field_at(k, model, p))(scale_keys, point)
         priors = jax.vmap(lambda k: initial_priors(k, model))(
@@ -128,19 +140,42 @@ class MeanFieldVI(Inference):
             state = self._run(stage, model, data, state, driver)
         return state
 
-    def _run_staged(self, elbo, model, data, state, driver) -> TrainState:
+    def _stages(self, model: Model) -> list[Stage]:
+        elbo = NegativeElbo(self.training.num_samples)
+        if self.hold_means:
+            return [self.training.stage("scales", elbo, trainable=MEANS_HELD)]
+        learn_noise_last = model.noise_is_unknown and model.network.latent_dim > 0
+        if self.penalties is None and not learn_noise_last:
+            return [self.training.stage("elbo", elbo)]
+        noise_held = NOISE_HELD if learn_noise_last else 1.0
+        noise_stage = self.training.stage(
+            "noise",
+            elbo,
+            max_steps=max(self.training.max_steps // 10, 1),
+            rate_drops=0,
+            trainable=ONLY_NOISE,
+        )
+        if self.penalties is None:
+            return [
+                self.training.stage("elbo", elbo, trainable=noise_held),
+                noise_stage,
+            ]
         first = self.training.max_steps // 2
         second = self.training.max_steps - first
         ramp = max(int(self.ramp_fraction * second), 1)
-        stage = self.training.stage("elbo", elbo, max_steps=first, rate_drops=0)
-        state = self._run(stage, model, data, state, driver)
-        stage = self.training.stage(
-            "penalties",
-            replace(elbo, penalties=self.penalties, ramp_steps=float(ramp)),
-            max_steps=second,
-            settle_steps=ramp,
-        )
-        return self._run(stage, model, data, state, driver)
+        stages = [
+            self.training.stage(
+                "elbo", elbo, max_steps=first, rate_drops=0, trainable=noise_held
+            ),
+            self.training.stage(
+                "penalties",
+                replace(elbo, penalties=self.penalties, ramp_steps=float(ramp)),
+                max_steps=second,
+                settle_steps=ramp,
+                trainable=noise_held,
+            ),
+        ]
+        return [*stages, noise_stage] if learn_noise_last else stages
 
     def _run(self, stage, model, data, state, driver) -> TrainState:
         if driver.interrupted or driver.out_of_time():

@@ -1,0 +1,1 @@
+"""What is minimised: the ELBO, the log joint, and the penalties of NCAI."""

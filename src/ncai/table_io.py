@@ -1,0 +1,155 @@
+"""Tables in and out: CSV and TSV files, plain or gzipped, with numeric columns."""
+
+import os
+import sys
+import tempfile
+import warnings
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+ENDINGS = {".csv": ",", ".csv.gz": ",", ".tsv": "\t", ".tsv.gz": "\t"}
+
+
+class TableError(ValueError):
+    """A table that cannot be used, in one sentence."""
+
+
+def read_table(path: str | Path) -> pd.DataFrame:
+    """All columns of a table with a header line; what is in them is not checked."""
+    path = Path(path)
+    separator = _separator(path)
+    if not path.is_file():
+        raise FileNotFoundError(f"there is no file {path}.")
+    options = {"sep": separator, "encoding": "utf-8-sig", "skipinitialspace": True}
+    try:
+        names = pd.read_csv(path, header=None, nrows=1, dtype=str, **options)
+        with warnings.catch_warnings():
+            # Rows longer than the header lose values, about which pandas only warns.
+            warnings.simplefilter("error", pd.errors.ParserWarning)
+            frame = pd.read_csv(
+                path,
+                index_col=False,
+                low_memory=False,
+                **options,
+            )
+    except pd.errors.EmptyDataError:
+        raise TableError(
+            f"{path} is empty; it must start with a line of column names."
+        ) from None
+    except pd.errors.ParserWarning:
+        raise TableError(
+            f"{path} has rows with more values than the first line has names."
+        ) from None
+    except (ValueError, OSError, EOFError, zlib.error) as error:
+        reason = " ".join(str(error).split())
+        raise TableError(f"{path} cannot be read as a table: {reason}") from None
+    header = names.iloc[0].fillna("").str.strip().tolist()
+    _check_header(header, path)
+    if not len(frame):
+        raise TableError(f"{path} has column names but no rows.")
+    return frame.set_axis(header, axis="columns")
+
+
+def numeric_columns(
+    frame: pd.DataFrame, names: Sequence[str], path: str | Path
+) -> pd.DataFrame:
+    """These columns in this order as numbers; refuses what is none."""
+    require_columns(frame, names, path)
+    return pd.DataFrame(
+        {name: _numbers(frame[name], name, path) for name in names}, columns=list(names)
+    )
+
+
+def require_columns(
+    frame: pd.DataFrame, names: Sequence[str], path: str | Path
+) -> None:
+    """Refuse names that the table does not have."""
+    missing = [name for name in names if name not in frame.columns]
+    if missing:
+        hint = ""
+        if len(frame.columns) == 1 and ";" in frame.columns[0]:
+            hint = " Are its values separated by ';'? They must be by ','."
+        raise TableError(
+            f"{path} has no {_listed('column', missing)}; it has "
+            f"{_listed('column', list(frame.columns))}.{hint}"
+        )
+
+
+def write_table(frame: pd.DataFrame, path: str | Path | None) -> None:
+    """Write as CSV (TSV, gzipped) by the file's ending; None is standard output.
+
+    The file appears whole or not at all.
+    """
+    if path is None:
+        frame.to_csv(sys.stdout, index=False, float_format="%.8g")
+        return
+    path = Path(path)
+    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    os.close(handle)
+    try:
+        frame.to_csv(
+            temporary,
+            index=False,
+            float_format="%.8g",
+            sep="\t" if path.name.endswith((".tsv", ".tsv.gz")) else ",",
+            compression="gzip" if path.suffix == ".gz" else None,
+        )
+        # mkstemp makes files that nobody else may read; ours are ordinary ones.
+        umask = os.umask(0)
+        os.umask(umask)
+        os.chmod(temporary, 0o666 & ~umask)
+        os.replace(temporary, path)
+    except BaseException:
+        Path(temporary).unlink(missing_ok=True)
+        raise
+
+
+def _separator(path: Path) -> str:
+    for ending, separator in ENDINGS.items():
+        if path.name.lower().endswith(ending):
+            return separator
+    raise TableError(
+        f"{path} does not say what kind of table it is: its name must end in "
+        f"{', '.join(ENDINGS)}."
+    )
+
+
+def _check_header(header: list[str], path: Path) -> None:
+    if "" in header:
+        raise TableError(
+            f"{path} has no name for column {header.index('') + 1}: the first line "
+            "must name every column."
+        )
+    double = sorted({name for name in header if header.count(name) > 1})
+    if double:
+        raise TableError(f"{path} has two columns named {double[0]!r}.")
+
+
+def _numbers(column: pd.Series, name: str, path: str | Path) -> np.ndarray:
+    if column.isna().any():
+        rows = np.flatnonzero(column.isna())
+        count = f"{len(rows)} missing value{'s' if len(rows) > 1 else ''}"
+        raise TableError(
+            f"column {name!r} of {path} has {count}, the first in row {rows[0] + 1}; "
+            "fill them in, remove those rows, or leave the column out."
+        )
+    as_text = column.dtype == bool or not pd.api.types.is_numeric_dtype(column)
+    numbers = pd.to_numeric(column.astype(str) if as_text else column, errors="coerce")
+    values = numbers.to_numpy(np.float64)
+    wrong = np.flatnonzero(~np.isfinite(values))
+    if len(wrong):
+        raise TableError(
+            f"column {name!r} of {path} holds {str(column.iloc[wrong[0]])!r} in row "
+            f"{wrong[0] + 1}; it must hold finite numbers only, or be left out."
+        )
+    return values
+
+
+def _listed(noun: str, names: list[str], most: int = 12) -> str:
+    shown = ", ".join(repr(name) for name in names[:most])
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return f"{noun}{'s' if len(names) > 1 else ''} {shown}{more}"

@@ -1,0 +1,303 @@
+"""The command line: what a person sees, and what they find on disk afterwards."""
+
+import gzip
+import io
+import subprocess
+import sys
+
+import numpy as np
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+from ncai import __version__, cli, table_commands, table_io
+from ncai.optimise import FitFailedError
+
+COMMANDS = ("demo", "fit", "predict")
+
+
+def run(*arguments):
+    return CliRunner().invoke(cli.app, [str(one) for one in arguments])
+
+
+def refused(result, *words):
+    """Exit code 2, and one sentence with these words; nothing on standard output."""
+    assert result.exit_code == 2
+    assert result.stdout == ""
+    assert result.stderr.startswith("Error: ")
+    assert result.stderr.count("\n") == 1
+    for word in words:
+        assert word in result.stderr
+    return True
+
+
+@pytest.fixture(scope="module")
+def table():
+    rng = np.random.default_rng(0)
+    a, b = rng.uniform(-1, 1, size=(2, 60))
+    y = 10 + a + (1.2 + a) * rng.exponential(0.5, size=60)
+    return pd.DataFrame({"id": np.arange(60), "a": a, "b": b, "y": y})
+
+
+@pytest.fixture(scope="module")
+def trained(table, tmp_path_factory):
+    """Folder with data.csv and the model fitted to it, and what `fit` printed.
+
+    By mfvi, which compiles one stage of training; the demo runs all three of ncai.
+    """
+    folder = tmp_path_factory.mktemp("trained")
+    table.to_csv(folder / "data.csv", index=False)
+    result = run(
+        *("fit", folder / "data.csv", "--target", "y", "--drop", "id"),
+        *("--out", folder / "m.ncai", "--max-steps", 100, "--restarts", 2),
+        *("--inference", "mfvi"),
+    )
+    assert result.exit_code == 0, result.stderr
+    return folder, result
+
+
+def predictions(text):
+    return pd.read_csv(io.StringIO(text))
+
+
+# ----- Help and start -----------------------------------------------------------------
+
+
+@pytest.mark.parametrize("command", [[], *([name] for name in COMMANDS)])
+def test_help_shows_an_example(command):
+    result = run(*command, "--help")
+    assert result.exit_code == 0
+    assert f"Example:\n    ncai {' '.join(command)}" in result.stdout
+
+
+def test_version():
+    result = run("--version")
+    assert (result.exit_code, result.stdout) == (0, f"ncai {__version__}\n")
+
+
+def test_import_and_help_load_nothing_heavy():
+    program = (
+        "import sys, ncai\n"
+        "from ncai.cli import app\n"
+        "app(['fit', '--help'], standalone_mode=False)\n"
+        "heavy = {'jax', 'sklearn', 'pandas', 'scipy', 'matplotlib', 'numpy'}\n"
+        "sys.exit(f'loaded: {heavy & set(sys.modules)}' "
+        "if heavy & set(sys.modules) else 0)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True)
+    assert done.returncode == 0, done.stderr.decode()
+
+
+# ----- Fit and predict ----------------------------------------------------------------
+
+
+def test_fit_tells_what_it_did(trained):
+    folder, result = trained
+    assert (folder / "m.ncai").is_file()
+    for text in ("2 (a, b)", "54 rows", "log-likelihood", "step limit", "Latent"):
+        assert text in result.stdout
+    assert f"Model: {folder / 'm.ncai'}" in result.stdout
+    assert result.stderr == ""
+
+
+def test_predict_finds_columns_by_name(trained, table, tmp_path):
+    folder, _ = trained
+    usual = run("predict", folder / "m.ncai", folder / "data.csv")
+    assert usual.exit_code == 0
+    assert usual.stderr == "Ignored columns: id, y\n"
+    found = predictions(usual.stdout)
+    assert list(found.columns) == ["mean", "std", "lower_95", "upper_95"]
+    assert len(found) == len(table)
+    assert (found["lower_95"] < found["mean"]).all()
+    assert (found["mean"] < found["upper_95"]).all()
+
+    table[["b", "a"]].to_csv(tmp_path / "turned.tsv", sep="\t", index=False)
+    turned = run("predict", folder / "m.ncai", tmp_path / "turned.tsv")
+    assert (turned.stdout, turned.stderr) == (usual.stdout, "")
+
+
+def test_predict_adds_what_is_asked_for(trained, tmp_path):
+    folder, _ = trained
+    result = run(
+        *("predict", folder / "m.ncai", folder / "data.csv", "--level", 0.9),
+        *("--quantiles", "0.05,0.5,0.975", "--decompose"),
+        *("--out", tmp_path / "p.csv.gz"),
+    )
+    assert (result.exit_code, result.stdout) == (0, "")
+    assert [path.name for path in tmp_path.iterdir()] == ["p.csv.gz"]
+    found = predictions(gzip.decompress((tmp_path / "p.csv.gz").read_bytes()).decode())
+    assert list(found.columns) == [
+        *("mean", "std", "lower_90", "upper_90"),
+        *("q05", "q50", "q97.5", "aleatoric", "epistemic"),
+    ]
+    np.testing.assert_allclose(found["q05"], found["lower_90"], rtol=1e-5)
+    total = np.hypot(found["aleatoric"], found["epistemic"])
+    np.testing.assert_allclose(total, found["std"], rtol=0.05)
+
+
+# ----- Refusals -----------------------------------------------------------------------
+
+BAD_TABLES = {
+    "text.csv": ("a,y\n1,2\nred,3\n3,4\n", ["'a'", "'red'", "row 2", "numbers"]),
+    "gap.csv": ("a,y\n1,2\n,3\n3,4\n", ["'a'", "missing", "row 2"]),
+    "gap_y.csv": ("a,y\n1,2\n2,\n3,NA\n", ["'y'", "2 missing values", "row 2"]),
+    "yes.csv": ("a,y\nTrue,2\nFalse,3\nTrue,4\n", ["'a'", "'True'"]),
+    "inf.csv": ("a,y\n1,2\ninf,3\n3,4\n", ["'a'", "'inf'", "row 2"]),
+    "other.csv": ("a,b\n1,2\n2,3\n", ["no column 'y'", "'a', 'b'"]),
+    "semicolon.csv": ("a;y\n1;2\n2;3\n", ["separated by ';'"]),
+    "double.csv": ("a,a,y\n1,2,3\n1,2,3\n", ["two columns named 'a'"]),
+    "nameless.csv": ("a,,y\n1,2,3\n1,2,3\n", ["no name for column 2"]),
+    "long.csv": ("a,y\n1,2,3\n1,2,3\n", ["more values"]),
+    "ragged.csv": ("a,y\n1,2\n1,2,3\n", ["cannot be read"]),
+    "empty.csv": ("", ["empty"]),
+    "header.csv": ("a,y\n", ["no rows"]),
+    "short.csv": ("a,y\n1,2\n", ["1 rows", "at least 3"]),
+    "alone.csv": ("y\n1\n2\n3\n", ["no column left"]),
+    "table.xlsx": ("a,y\n1,2\n", ["must end in", ".csv"]),
+    "plain.csv.gz": ("a,y\n1,2\n", ["cannot be read"]),
+}
+
+
+@pytest.mark.parametrize("name", BAD_TABLES)
+def test_fit_refuses_a_bad_table(name, tmp_path):
+    text, words = BAD_TABLES[name]
+    (tmp_path / name).write_text(text)
+    result = run("fit", tmp_path / name, "--target", "y", "--out", tmp_path / "m.ncai")
+    assert refused(result, name, *words)
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--inference", "magic"], ["inference='magic'", "ncai"]),
+        (["--preset", "none"], ["preset='none'"]),
+        (["--hidden", "wide"], ["--hidden", "50,50"]),
+        (["--hidden", "0"], ["0"]),
+        (["--time-limit", "soon"], ["--time-limit", "5m"]),
+        (["--valid", "1.5"], ["validation_fraction=1.5"]),
+        (["--latent-dim", "0"], ["latent_dim=0", "mfvi"]),
+        (["--seed", "-1"], ["--seed"]),
+        (["--features", "a,c"], ["no column 'c'"]),
+        (["--features", "a,y"], ["target 'y'"]),
+        (["--drop", "c"], ["no column 'c'"]),
+    ],
+)
+def test_fit_refuses_a_bad_option(options, words, trained, tmp_path):
+    data = trained[0] / "data.csv"
+    out = ["--out", tmp_path / "m.ncai"]
+    assert refused(run("fit", data, "--target", "y", *out, *options), *words)
+    assert not list(tmp_path.iterdir())
+
+
+def test_no_command_replaces_a_file_unasked(trained, tmp_path):
+    folder, _ = trained
+    (tmp_path / "kept").write_text("mine")
+    data, out = folder / "data.csv", ["--out", tmp_path / "kept"]
+    assert refused(run("fit", data, "--target", "y", *out), "kept", "--force")
+    assert refused(run("predict", folder / "m.ncai", data, *out), "kept", "--force")
+    assert (tmp_path / "kept").read_text() == "mine"
+    forced = run("predict", folder / "m.ncai", data, *out, "--force")
+    assert forced.exit_code == 0
+    assert (tmp_path / "kept").read_text().startswith("mean,std,")
+    same = run("fit", data, "--target", "y", "--out", data, "--force")
+    assert refused(same, "also an input")
+
+
+def test_fit_refuses_a_place_it_cannot_write(trained, tmp_path):
+    data = trained[0] / "data.csv"
+    nowhere = run("fit", data, "--target", "y", "--out", tmp_path / "no" / "m.ncai")
+    assert refused(nowhere, "no folder")
+    assert refused(run("fit", data, "--target", "y", "--out", tmp_path), "a folder")
+
+
+def test_predict_refuses_what_it_cannot_use(trained, table, tmp_path):
+    folder, _ = trained
+    model, data = folder / "m.ncai", folder / "data.csv"
+    (tmp_path / "broken.ncai").write_bytes(model.read_bytes()[:500])
+    table[["a", "y"]].to_csv(tmp_path / "foreign.csv", index=False)
+    out = ["--out", tmp_path / "p.csv"]
+    before = sorted(tmp_path.iterdir())
+    assert refused(run("predict", tmp_path / "broken.ncai", data, *out), "broken.ncai")
+    assert refused(run("predict", data, data, *out), "data.csv")
+    assert refused(run("predict", tmp_path / "none", data, *out), "no model file")
+    assert refused(run("predict", model, tmp_path / "no.csv", *out), "no file")
+    foreign = run("predict", model, tmp_path / "foreign.csv", *out)
+    assert refused(foreign, "no column 'b'")
+    assert refused(run("predict", model, data, *out, "--level", "95"), "--level")
+    assert refused(run("predict", model, data, *out, "--quantiles", "5"), "0.05")
+    assert sorted(tmp_path.iterdir()) == before
+
+
+def test_usage_errors_exit_with_2():
+    result = run("fit", "data.csv")
+    assert result.exit_code == 2
+    assert "--target" in result.stderr
+
+
+# ----- Stops --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [(KeyboardInterrupt(), 130), (FitFailedError("all restarts failed."), 2)],
+)
+def test_a_fit_that_ends_early_leaves_nothing(
+    error, code, trained, tmp_path, monkeypatch
+):
+    def stop(*_):
+        raise error
+
+    monkeypatch.setattr(table_commands, "fit_table", stop)
+    out = ["--out", tmp_path / "m.ncai"]
+    result = run("fit", trained[0] / "data.csv", "--target", "y", *out)
+    assert result.exit_code == code
+    assert "Traceback" not in result.stderr
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_write_that_fails_leaves_nothing(tmp_path, monkeypatch):
+    def stop(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(pd.DataFrame, "to_csv", stop)
+    with pytest.raises(KeyboardInterrupt):
+        table_io.write_table(pd.DataFrame({"a": [1]}), tmp_path / "p.csv")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_reader_that_leaves_is_no_error():
+    program = (
+        "from ncai import cli\n"
+        "def flood():\n    print('y' * 10**6)\n"
+        "cli._command('')(flood)\n"
+        "cli.app(['flood'])\n"
+    )
+    child = subprocess.Popen(
+        [sys.executable, "-c", program], stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    )
+    child.stdout.close()
+    with child.stderr:
+        assert child.stderr.read() == b""
+    assert child.wait() == 141
+
+
+# ----- Demo ---------------------------------------------------------------------------
+
+
+def test_quick_demo_prints_a_table_and_draws(tmp_path):
+    result = run("demo", "--quick", "--out", tmp_path / "new" / "folder")
+    assert result.exit_code == 0, result.stderr
+    for text in ("BNN+LV, MFVI", "BNN+LV, NCAI", "White noise", "coverage"):
+        assert text in result.stdout
+    assert "3 of 3" in result.stderr
+    picture = tmp_path / "new" / "folder" / "demo.png"
+    assert [path.name for path in picture.parent.iterdir()] == ["demo.png"]
+    assert picture.read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [(None, None), ("90", 90), ("60s", 60), ("1.5m", 90)]
+)
+def test_durations(text, seconds):
+    assert table_commands.parse_duration(text) == seconds
