@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
 # Compiled programs are kept between runs of the tests (JAX's own cache).
-TEST_ENV := JAX_COMPILATION_CACHE_DIR=$(VENV)/jax-cache \
+TEST_ENV := JAX_COMPILATION_CACHE_DIR=$(CURDIR)/$(VENV)/jax-cache \
             JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS=0.3 \
             MPLBACKEND=Agg
 

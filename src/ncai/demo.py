@@ -9,6 +9,7 @@ from ncai.datasets.synthetic import SyntheticData
 from ncai.diagnosis import LatentDiagnosis
 from ncai.estimators import BNNLVRegressor, BNNRegressor
 from ncai.metrics import mpiw, picp
+from ncai.table_commands import was_interrupted
 
 LEVEL = 0.95
 PICTURE = "demo.png"
@@ -94,6 +95,8 @@ def _fit_and_score(name, colour_name, model, data: SyntheticData) -> DemoRow:
         for part in (data.train, data.valid, data.test)
     )
     model.fit(*train, X_valid=valid[0], y_valid=valid[1])
+    if was_interrupted(model):  # a fit ends well on Ctrl-C; the demo is to end
+        raise KeyboardInterrupt
     predictive = model.predict_dist(test[0])
     log_likelihood = float(predictive.log_prob(test[1]).mean())
     limit = float(data.oracle.log_prob(data.test.inputs, data.test.targets).mean())
@@ -241,7 +244,8 @@ def _draw_latents(axes, data: SyntheticData, rows: list[DemoRow]) -> None:
             ax.text(
                 *(0.5, 0.5),
                 "no latent variable:\nnoise of equal width everywhere\n\n"
-                f"(z, were it white noise:\nHZ below {hz:.1f}, MI below {mi:.2f})",
+                f"(white noise in place of z has\n"
+                f"HZ below {hz:.1f} and MI below {mi:.2f})",
                 transform=ax.transAxes,
                 ha="center",
                 va="center",

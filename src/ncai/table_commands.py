@@ -136,7 +136,7 @@ def summarise(model: "BNNLVRegressor", target: str) -> str:
         ("Features", f"{len(names)} ({shown})"),
         ("Trained on", f"{num_train} rows in {model.fit_seconds_:.1f} s"),
         *([("Held out", _score(model))] if _score(model) else []),
-        ("Stopped", "; ".join(model.stop_reasons_)),
+        *zip(("Stages", *[""] * 9), model.stop_reasons_, strict=False),
     ]
     if model.latent_posterior_ is not None and num_train >= 3:
         found = model.diagnose()

@@ -242,7 +242,12 @@ def warm_start(target, position, target_acceptance):
 
     def one(position):
         state = blackjax.nuts.init(position, target.log_density)
-        return state, begin(position, 0.01)
+        # Python floats make weakly typed arrays, which a chunk returns as plain ones:
+        # without this, the first three chunks would each compile anew.
+        return jax.tree.map(
+            lambda a: jax.lax.convert_element_type(a, jnp.result_type(a)),
+            (state, begin(position, 0.01)),
+        )
 
     return jax.jit(jax.vmap(one))(position)
 
