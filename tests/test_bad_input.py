@@ -189,7 +189,8 @@ def test_rows_that_cannot_be(cls, x, y, part):
         ({"X_valid": with_value(X, np.nan), "y_valid": Y}, "NaN"),
         ({"X_valid": X, "y_valid": np.c_[Y, Y]}, "y_valid has 2 outputs; y has 1."),
         ({"sample_weight": -np.ones(40)}, "egative"),
-        ({"sample_weight": np.zeros(40)}, "sample_weight is above zero for 0 rows"),
+        ({"sample_weight": np.zeros(40)}, "zero"),
+        ({"sample_weight": np.eye(40)[0]}, "sample_weight is above zero for 1 rows"),
     ],
 )
 def test_other_rows_that_cannot_be(arguments, part):

@@ -40,17 +40,23 @@ def table():
 
 
 @pytest.fixture(scope="module")
-def trained(table, tmp_path_factory):
+def data(table, tmp_path_factory):
+    path = tmp_path_factory.mktemp("data") / "data.csv"
+    table.to_csv(path, index=False)
+    return path
+
+
+@pytest.fixture(scope="module")
+def trained(data):
     """Folder with data.csv and the model fitted to it, and what `fit` printed.
 
-    By mfvi, which compiles one stage of training; the demo runs all three of ncai.
+    By settings that compile one stage of training; the demo runs all those of ncai.
     """
-    folder = tmp_path_factory.mktemp("trained")
-    table.to_csv(folder / "data.csv", index=False)
+    folder = data.parent
     result = run(
         *("fit", folder / "data.csv", "--target", "y", "--drop", "id"),
         *("--out", folder / "m.ncai", "--max-steps", 100, "--restarts", 2),
-        *("--inference", "mfvi"),
+        *("--inference", "mfvi", "--preset", "paper"),
     )
     assert result.exit_code == 0, result.stderr
     return folder, result
@@ -118,10 +124,11 @@ def test_predict_finds_columns_by_name(trained, table, tmp_path):
 
 def test_predict_adds_what_is_asked_for(trained, tmp_path):
     folder, _ = trained
+    (tmp_path / "p.csv.gz").write_text("old")
     result = run(
         *("predict", folder / "m.ncai", folder / "data.csv", "--level", 0.9),
         *("--quantiles", "0.05,0.5,0.975", "--decompose"),
-        *("--out", tmp_path / "p.csv.gz"),
+        *("--out", tmp_path / "p.csv.gz", "--force"),
     )
     assert (result.exit_code, result.stdout) == (0, "")
     assert [path.name for path in tmp_path.iterdir()] == ["p.csv.gz"]
@@ -183,29 +190,23 @@ def test_fit_refuses_a_bad_table(name, tmp_path):
         (["--drop", "c"], ["no column 'c'"]),
     ],
 )
-def test_fit_refuses_a_bad_option(options, words, trained, tmp_path):
-    data = trained[0] / "data.csv"
+def test_fit_refuses_a_bad_option(options, words, data, tmp_path):
     out = ["--out", tmp_path / "m.ncai"]
     assert refused(run("fit", data, "--target", "y", *out, *options), *words)
     assert not list(tmp_path.iterdir())
 
 
-def test_no_command_replaces_a_file_unasked(trained, tmp_path):
-    folder, _ = trained
+def test_no_command_replaces_a_file_unasked(data, tmp_path):
     (tmp_path / "kept").write_text("mine")
-    data, out = folder / "data.csv", ["--out", tmp_path / "kept"]
+    out = ["--out", tmp_path / "kept"]
     assert refused(run("fit", data, "--target", "y", *out), "kept", "--force")
-    assert refused(run("predict", folder / "m.ncai", data, *out), "kept", "--force")
+    assert refused(run("predict", "m.ncai", data, *out), "kept", "--force")
     assert (tmp_path / "kept").read_text() == "mine"
-    forced = run("predict", folder / "m.ncai", data, *out, "--force")
-    assert forced.exit_code == 0
-    assert (tmp_path / "kept").read_text().startswith("mean,std,")
     same = run("fit", data, "--target", "y", "--out", data, "--force")
     assert refused(same, "also an input")
 
 
-def test_fit_refuses_a_place_it_cannot_write(trained, tmp_path):
-    data = trained[0] / "data.csv"
+def test_fit_refuses_a_place_it_cannot_write(data, tmp_path):
     nowhere = run("fit", data, "--target", "y", "--out", tmp_path / "no" / "m.ncai")
     assert refused(nowhere, "no folder")
     assert refused(run("fit", data, "--target", "y", "--out", tmp_path), "a folder")
@@ -242,15 +243,13 @@ def test_usage_errors_exit_with_2():
     ("error", "code"),
     [(KeyboardInterrupt(), 130), (FitFailedError("all restarts failed."), 2)],
 )
-def test_a_fit_that_ends_early_leaves_nothing(
-    error, code, trained, tmp_path, monkeypatch
-):
+def test_a_fit_that_ends_early_leaves_nothing(error, code, data, tmp_path, monkeypatch):
     def stop(*_):
         raise error
 
     monkeypatch.setattr(table_commands, "fit_table", stop)
     out = ["--out", tmp_path / "m.ncai"]
-    result = run("fit", trained[0] / "data.csv", "--target", "y", *out)
+    result = run("fit", data, "--target", "y", *out)
     assert result.exit_code == code
     assert "Traceback" not in result.stderr
     assert not list(tmp_path.iterdir())

@@ -215,7 +215,7 @@ def test_a_row_of_weight_two_is_two_rows():
     ("weights", "message"),
     [
         (np.r_[-1.0, np.ones(39)], "[Nn]egative"),
-        (np.zeros(40), "sample_weight is above zero for 0 rows"),
+        (np.zeros(40), "zero"),
         (np.eye(40)[0], "sample_weight is above zero for 1 rows"),
         (np.ones(39), "sample_weight"),
         (np.full(40, np.nan), "NaN"),

@@ -227,6 +227,8 @@ def draw(
 def _draw_latents(axes, data: SyntheticData, rows: list[DemoRow]) -> None:
     from ncai import plot
 
+    assert data.train.latents is not None  # Heavy-Tail was made with a z
+    assert data.truth is not None
     plot.latent_values(
         data.train.inputs,
         data.train.latents,

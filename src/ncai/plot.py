@@ -1,7 +1,5 @@
 """Pictures: each function draws on an axis, given or new, and returns it."""
 
-from collections.abc import Sequence
-
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.axes import Axes
@@ -16,7 +14,7 @@ COLOURS = {
 }
 # A density of 1 is as dark as it gets; the root of it is shown, so that thin tails are
 # seen. The same for all pictures, so that they can be compared.
-_SHADES = {"vmin": 0.0, "vmax": 1.0, "gamma": 0.5}
+_DARKEST, _POWER = 1.0, 0.5
 
 
 def density(
@@ -27,8 +25,8 @@ def density(
     *,
     colour: str = COLOURS["NCAI"],
     level: float = 0.95,
-    x_limits: Sequence[float] | None = None,
-    y_limits: Sequence[float] | None = None,
+    x_limits: tuple[float, float] | None = None,
+    y_limits: tuple[float, float] | None = None,
     grid: tuple[int, int] = (200, 240),
 ) -> Axes:
     """Shade p(y|x) of a model with one input; mean, interval and data on top.
@@ -49,8 +47,8 @@ def density(
         raise ValueError(f"X has {len(x)} rows and y has {len(y)}; they must agree.")
     x_limits = _limits(x, 0.0) if x_limits is None else x_limits
     y_limits = _limits(y, 0.15) if y_limits is None else y_limits
-    x_grid = np.linspace(*x_limits, grid[0])
-    y_grid = np.linspace(*y_limits, grid[1])
+    x_grid = np.linspace(x_limits[0], x_limits[1], grid[0])
+    y_grid = np.linspace(y_limits[0], y_limits[1], grid[1])
     log_density, mean, lower, upper = _predict(model, x_grid, y_grid, level)
 
     ax = plt.subplots()[1] if ax is None else ax
@@ -61,7 +59,7 @@ def density(
         aspect="auto",
         interpolation="bilinear",
         cmap=LinearSegmentedColormap.from_list("shades", ["white", colour]),
-        norm=PowerNorm(**_SHADES),
+        norm=PowerNorm(_POWER, vmin=0.0, vmax=_DARKEST),
     )
     ax.plot(x, y, ".", color="black", markersize=2.5, alpha=0.55, label="data")
     ax.plot(x_grid, mean, color="black", linewidth=1.4, label="mean")

@@ -128,7 +128,7 @@ def was_interrupted(model: "BNNLVRegressor") -> bool:
 
 def summarise(model: "BNNLVRegressor", target: str) -> str:
     """What was fitted, how it went, and whether z is as it should be."""
-    names = list(model.feature_names_in_)
+    names = list(model.feature_names_in_)  # pyright: ignore
     shown = ", ".join(names[:6]) + (", ..." if len(names) > 6 else "")
     num_train = len(model.training_rows_)
     lines = [
@@ -176,17 +176,18 @@ def predict_table(
 
     model = BNNLVRegressor.load(model_path)
     known = getattr(model, "feature_names_in_", None)
+    num_inputs = model.posterior_.model.network.input_dim
     if known is not None:
         names = [str(name) for name in known]
         inputs = numeric_columns(frame, names, data_path)
-    elif len(frame.columns) == model.n_features_in_:
+    elif len(frame.columns) == num_inputs:
         # Fitted in Python to an array: there are no names to go by, only the order.
         names = list(frame.columns)
         inputs = numeric_columns(frame, names, data_path).to_numpy()
     else:
         raise TableError(
             f"{model_path} does not know its columns by name, so {data_path} must have "
-            f"its {model.n_features_in_} columns in order, not {len(frame.columns)}."
+            f"its {num_inputs} columns in order, not {len(frame.columns)}."
         )
     ignored = [name for name in frame.columns if name not in names]
     predictive = model.predict_dist(inputs)

@@ -60,7 +60,8 @@ def numeric_columns(
     """These columns in this order as numbers; refuses what is none."""
     require_columns(frame, names, path)
     return pd.DataFrame(
-        {name: _numbers(frame[name], name, path) for name in names}, columns=list(names)
+        {name: _numbers(frame.loc[:, name], name, path) for name in names},
+        columns=list(names),
     )
 
 
@@ -139,7 +140,7 @@ def _numbers(column: pd.Series, name: str, path: str | Path) -> np.ndarray:
         )
     as_text = column.dtype == bool or not pd.api.types.is_numeric_dtype(column)
     numbers = pd.to_numeric(column.astype(str) if as_text else column, errors="coerce")
-    values = numbers.to_numpy(np.float64)
+    values = np.asarray(numbers, np.float64)
     wrong = np.flatnonzero(~np.isfinite(values))
     if len(wrong):
         raise TableError(

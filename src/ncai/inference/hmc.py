@@ -7,14 +7,15 @@ dependence between W and Z, so it mixes better for the time it takes.
 
 import warnings
 from dataclasses import dataclass, field, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import blackjax
 import jax
 import jax.numpy as jnp
 import numpy as np
-from blackjax.adaptation.window_adaptation import base as window_adaptation
-from blackjax.adaptation.window_adaptation import build_schedule
+from blackjax.adaptation.mass_matrix import mass_matrix_adaptation
+from blackjax.adaptation.staged_adaptation import build_schedule
+from blackjax.adaptation.step_size import dual_averaging_adaptation
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from ncai.inference.base import Inference, Training, stack_starts
@@ -236,9 +237,53 @@ def _step(target, key, state, step_size, inverse_mass, max_doublings):
     return state, kept
 
 
+class Adaptation(NamedTuple):
+    """What warm-up has learned so far, for one chain."""
+
+    step: Any
+    mass: Any
+    inverse_mass: Float[Array, "U"]
+
+
+def window_adaptation(target_acceptance):
+    """Stan's warm-up, put together from BlackJAX's parts: begin, update and final.
+
+    BlackJAX's own runs all of it in one call, which no progress bar could follow.
+    """
+    mass_init, mass_update, mass_final = mass_matrix_adaptation(True)
+    step_init, step_update, step_final = dual_averaging_adaptation(target_acceptance)
+
+    def begin(position):
+        mass = mass_init(sum(leaf.size for leaf in jax.tree.leaves(position)))
+        return Adaptation(step_init(0.01), mass, mass.inverse_mass_matrix)
+
+    def end_window(adaptation):
+        mass = mass_final(adaptation.mass)
+        step = step_init(step_final(adaptation.step))
+        return Adaptation(step, mass, mass.inverse_mass_matrix)
+
+    def update(adaptation, in_slow_window, is_its_last, position, acceptance):
+        step = step_update(adaptation.step, acceptance)
+        mass = jax.lax.cond(
+            in_slow_window,
+            mass_update,
+            lambda mass, _: mass,
+            adaptation.mass,
+            position,
+        )
+        adaptation = Adaptation(step, mass, adaptation.inverse_mass)
+        return jax.lax.cond(is_its_last, end_window, lambda a: a, adaptation)
+
+    def final(adaptation):
+        step_size = jnp.exp(adaptation.step.log_step_size_avg)
+        return Tuned(step_size, adaptation.mass.inverse_mass_matrix)
+
+    return begin, update, final
+
+
 def warm_start(target, position, target_acceptance):
     """Sampler and adaptation states before the first draw, for each chain."""
-    begin, _, _ = window_adaptation(True, target_acceptance)
+    begin, _, _ = window_adaptation(target_acceptance)
 
     def one(position):
         state = blackjax.nuts.init(position, target.log_density)
@@ -246,7 +291,7 @@ def warm_start(target, position, target_acceptance):
         # without this, the first three chunks would each compile anew.
         return jax.tree.map(
             lambda a: jax.lax.convert_element_type(a, jnp.result_type(a)),
-            (state, begin(position, 0.01)),
+            (state, begin(position)),
         )
 
     return jax.jit(jax.vmap(one))(position)
@@ -255,7 +300,7 @@ def warm_start(target, position, target_acceptance):
 @jax.jit(static_argnames=("target_acceptance", "max_doublings"))
 def warmup_chunk(target, warm, keys, schedule, target_acceptance, max_doublings):
     """A chunk of warm-up draws for all chains."""
-    _, update, _ = window_adaptation(True, target_acceptance)
+    _, update, _ = window_adaptation(target_acceptance)
 
     def body(warm, per_draw):
         draw_keys, stage = per_draw
@@ -265,12 +310,12 @@ def warmup_chunk(target, warm, keys, schedule, target_acceptance, max_doublings)
                 target,
                 key,
                 state,
-                adaptation.step_size,
-                adaptation.inverse_mass_matrix,
+                jnp.exp(adaptation.step.log_step_size),
+                adaptation.inverse_mass,
                 max_doublings,
             )
             adaptation = update(
-                adaptation, (stage[0], stage[1] > 0), state.position, info.acceptance
+                adaptation, stage[0] > 0, stage[1] > 0, state.position, info.acceptance
             )
             return state, adaptation, info
 
@@ -282,9 +327,9 @@ def warmup_chunk(target, warm, keys, schedule, target_acceptance, max_doublings)
 
 def finish_warmup(warm, target_acceptance):
     """The sampler's states and what it was tuned to."""
-    _, _, final = window_adaptation(True, target_acceptance)
+    _, _, final = window_adaptation(target_acceptance)
     state, adaptation = warm
-    return state, Tuned(*jax.vmap(final)(adaptation))
+    return state, jax.vmap(final)(adaptation)
 
 
 @jax.jit(static_argnames=("max_doublings",))
