@@ -749,13 +749,19 @@ def test_a_time_limit_stops_with_what_there_is():
     assert np.isfinite(model.predict(data()[0])).all()
 
 
-def test_a_progress_bar_names_the_stages_and_changes_nothing(capsys):
+@pytest.mark.parametrize("columns", [80, 200])
+def test_a_progress_bar_names_the_stages_and_changes_nothing(
+    columns, capsys, monkeypatch
+):
+    monkeypatch.setenv("COLUMNS", str(columns))
     x, y = data()
     model = fit(estimator("ncai", progress=True), x, y)
     shown = capsys.readouterr()
     assert shown.out == ""
-    for word in ("warm start", "elbo", "penalties", "objective", "HZ"):
-        assert word in shown.err
+    lines = [line.split() for line in shown.err.splitlines()]
+    assert [line[0] for line in lines] == ["warm", "elbo", "penalties", "noise"]
+    assert all("objective" in line for line in lines)
+    assert ("HZ" in lines[2]) == (columns == 200)
     np.testing.assert_array_equal(model.predict(x), fitted("ncai").predict(x))
     fit(estimator("ncai"), x, y)
     assert capsys.readouterr().err == ""

@@ -394,16 +394,16 @@ def test_a_failed_save_leaves_the_old_file_and_nothing_else(
 ):
     before = saved.read_bytes()
 
-    def half_written(arrays, name, metadata):
-        with open(name, "wb") as file:
-            file.write(b"half")
+    def half_written(path, content):
+        with open(path, "wb") as file:
+            file.write(content[: len(content) // 2])
         raise error
 
     def no_rename(old, new):
         raise error
 
     if moment == "write":
-        monkeypatch.setattr(files, "save_file", half_written)
+        monkeypatch.setattr(files.Path, "write_bytes", half_written)
     else:
         monkeypatch.setattr(files.os, "replace", no_rename)
     with pytest.raises(type(error)):

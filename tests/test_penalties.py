@@ -201,28 +201,32 @@ def scalar_functions(inputs, targets, weights, **changes):
     return {name: pick(name) for name in STATISTICS} | {"total": total}
 
 
-@pytest.mark.parametrize("slack", ["none", "white_noise"])
-@pytest.mark.parametrize("dims", [1, 2, 3])
+@pytest.mark.parametrize(
+    ("dims", "slack"), [(1, "none"), (2, "none"), (3, "none"), (1, "white_noise")]
+)
 def test_gradients_equal_finite_differences(dims, slack, x64):
     latents, inputs, targets = (jnp.asarray(a) for a in rows(24, dims))
     weights = jnp.asarray(np.random.default_rng(2).integers(0, 3, 24).astype(float))
+    functions = scalar_functions(inputs, targets, weights, slack=slack)
+    values_and_gradients = jax.jit(
+        lambda z: {name: jax.value_and_grad(f)(z) for name, f in functions.items()}
+    )
+    here = values_and_gradients(latents)
     rng = np.random.default_rng(3)
     step = 1e-5
-    for name, function in scalar_functions(
-        inputs, targets, weights, slack=slack
-    ).items():
-        value_and_grad = jax.jit(jax.value_and_grad(function))
-        _, gradient = value_and_grad(latents)
-        for _ in range(3):
-            direction = jnp.asarray(rng.normal(size=latents.shape))
-            up = value_and_grad(latents + step * direction)[0]
-            down = value_and_grad(latents - step * direction)[0]
+    for _ in range(3):
+        direction = jnp.asarray(rng.normal(size=latents.shape))
+        up, down = (
+            values_and_gradients(latents + s * direction) for s in (step, -step)
+        )
+        for name, (_, gradient) in here.items():
             slope = float(jnp.vdot(gradient, direction))
-            difference = float(up - down) / (2 * step)
+            difference = float(up[name][0] - down[name][0]) / (2 * step)
             # Error of the difference: step^2 times the third derivative.
             size = float(jnp.linalg.norm(gradient) * jnp.linalg.norm(direction))
             allowed = 1e-7 * size + 1e-12
             assert slope == pytest.approx(difference, rel=1e-6, abs=allowed), name
+            assert size > 0 or (name, dims) == ("offdiagonal", 1)
 
 
 # ----- Where they could break ---------------------------------------------------------

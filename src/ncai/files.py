@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save_file
+from safetensors.numpy import save
 
 from ncai.latent_inference import LatentPosterior
 from ncai.model import PriorState
@@ -42,10 +42,12 @@ def save_model(estimator, path, include_training: bool = False) -> None:
         raise FileNotFoundError(
             f"cannot write {path}: the folder {path.parent} does not exist."
         )
-    # Not tempfile: its files are for their owner's eyes only, whatever the umask.
+    content = save(arrays, metadata={"ncai": json.dumps(header)})
+    # Not by tempfile or save_file: their files are for their owner alone, whatever the
+    # umask says.
     temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
     try:
-        save_file(arrays, temporary, metadata={"ncai": json.dumps(header)})
+        temporary.write_bytes(content)
         os.replace(temporary, path)
     except BaseException:
         temporary.unlink(missing_ok=True)

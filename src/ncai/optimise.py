@@ -221,6 +221,7 @@ class Driver:
     steps: int = 0
     stop_reasons: list[str] = field(default_factory=list)
     interrupted: bool = False
+    has_fit: bool = False
     started: float = field(default_factory=time.monotonic)
 
     def out_of_time(self) -> bool:
@@ -260,6 +261,7 @@ class Driver:
                 self.alive = self.alive & np.asarray(summary.finite)
                 step += num_steps
                 self.steps += num_steps
+                self.has_fit |= stage.worth_keeping
                 self._record(stage, step, value, summary)
                 if not self.alive.any():
                     raise FitFailedError(
@@ -274,7 +276,8 @@ class Driver:
                     reason = "time limit"
                     break
         except KeyboardInterrupt:
-            if not stage.worth_keeping or step == 0:
+            # Before the first chunk of a stage, the fit is that of an earlier one.
+            if not (stage.worth_keeping and self.has_fit):
                 raise
             self.interrupted = True
             reason = "interrupted"

@@ -47,16 +47,31 @@ def progress_bar(show: bool) -> Iterator[Callable[[Progress], None] | None]:
         TimeRemainingColumn,
     )
     from rich.progress import Progress as RichProgress
+    from rich.table import Column
 
+    def fixed(width: int) -> Column:
+        return Column(no_wrap=True, min_width=width)
+
+    # On a narrow terminal the terms give way, not the bar and the times.
     bar = RichProgress(
-        TextColumn("{task.description:>10}"),
-        BarColumn(bar_width=24),
-        TextColumn("{task.completed:>6.0f}/{task.total:.0f}"),
-        TimeElapsedColumn(),
-        TextColumn("left"),
-        TimeRemainingColumn(),
-        TextColumn("{task.fields[terms]}"),
+        TextColumn("{task.description}", table_column=fixed(10)),
+        BarColumn(
+            bar_width=None, table_column=Column(no_wrap=True, min_width=8, max_width=24)
+        ),
+        TextColumn(
+            "{task.completed:.0f}/{task.total:.0f}",
+            justify="right",
+            table_column=fixed(11),
+        ),
+        TimeElapsedColumn(table_column=fixed(7)),
+        TextColumn("left", table_column=fixed(4)),
+        TimeRemainingColumn(table_column=fixed(7)),
+        TextColumn(
+            "{task.fields[terms]}",
+            table_column=Column(no_wrap=True, overflow="ellipsis", ratio=1),
+        ),
         console=Console(file=sys.stderr),
+        expand=True,
     )
     tasks: dict[str, object] = {}
     with bar:

@@ -73,6 +73,8 @@ class HMC(Inference):
         driver = driver or Driver()
         start_key, warmup_key, draw_key = jax.random.split(key, 3)
         position, priors = self._starts(start_key, model, data, driver)
+        if driver.interrupted:
+            raise KeyboardInterrupt  # a start without a single draw is no fit
         rule = None
         if self.marginal:
             rule = latent_rule(model.network.latent_dim, self.num_nodes)
@@ -111,7 +113,7 @@ class HMC(Inference):
             )
         posterior = fit.posterior
         assert isinstance(posterior, GaussianPosterior)
-        if held:
+        if self.start is not None:
             point = stack_starts(self.start, self.num_chains, model)
         else:
             point = posterior.mean
