@@ -291,7 +291,7 @@ def test_held_out_rows_choose_and_are_not_trained_on():
     held = np.setdiff1d(np.arange(48), model.train_index_)
     moved = y.copy()
     moved[held] += 0.1
-    settings = TINY | {"standardize": False, "n_restarts": 1}
+    settings = TINY | {"standardize": False, "keep": "equal"}
     one, other = (
         BNNLVRegressor(inference="mfvi", validation_fraction=1 / 6, **settings).fit(
             x, targets
@@ -299,7 +299,7 @@ def test_held_out_rows_choose_and_are_not_trained_on():
         for targets in (y, moved)
     )
     np.testing.assert_array_equal(one.predict(x), other.predict(x))
-    assert one.restart_scores_ != other.restart_scores_
+    assert not np.array_equal(one.restart_scores_, other.restart_scores_)
 
 
 def test_too_few_rows_to_hold_out_any():
@@ -376,9 +376,8 @@ def test_a_mixture_draws_from_each_restart_by_its_share():
     np.testing.assert_array_equal(split_draws(3, [0.9, 0.1]), [3, 0])
 
 
-@pytest.mark.parametrize("keep", ["best", "equal"])
-def test_refit_takes_the_held_out_rows_in(keep):
-    changes = {"validation_fraction": 1 / 6, "keep": keep}
+def test_refit_takes_the_held_out_rows_in():
+    changes = {"validation_fraction": 1 / 6, "keep": "equal"}
     before = fitted("mfvi", 48, **changes)
     model = fitted("mfvi", 48, refit=True, **changes)
     np.testing.assert_array_equal(np.sort(model.train_index_), np.arange(48))
@@ -395,7 +394,7 @@ def test_refit_takes_the_held_out_rows_in(keep):
 
 
 def test_rows_and_latents_go_together_after_a_refit():
-    model = fitted("mfvi", 48, refit=True, validation_fraction=1 / 6, keep="best")
+    model = fitted("mfvi", 48, refit=True, validation_fraction=1 / 6, keep="equal")
     x, _ = data(48)
     in_units = model.training_rows_.inputs * model.scaling_.input_scale
     np.testing.assert_allclose(
@@ -522,7 +521,7 @@ def test_latent_posterior_agrees_with_brute_force(method):
 
 @pytest.mark.parametrize("latent_dim", [2, 3])
 def test_latents_of_several_dimensions(latent_dim):
-    model = fitted("mfvi", latent_dim=latent_dim)
+    model = fitted("mfvi", latent_dim=latent_dim, noise_variance=0.1)
     x, y = data(5, seed=9)
     latents = model.latent_posterior(x, y)
     assert latents.mean.shape == latents.std.shape == (5, latent_dim)

@@ -95,7 +95,6 @@ def assert_same_predictions(one, other):
         ("mfvi", {"keep": "equal"}),
         ("mfvi", {"noise_variance": 0.1}),
         ("map", {}),
-        ("hmc", {}),
         ("hmc_marginal", {}),
     ],
 )

@@ -44,6 +44,8 @@ def test_ncai_beats_mfvi_over_five_seeds(name):
     mfvi = np.array([scores(name, "mfvi", seed, 20_000) for seed in range(5)])
     ncai = np.array([scores(name, "ncai", seed, 20_000) for seed in range(5)])
     gain = ncai[:, 0] - mfvi[:, 0]
-    print(f"{name}: gain in test log-likelihood {gain.mean():.3f}, each {gain.round(3)}")
+    print(
+        f"{name}: gain in test log-likelihood {gain.mean():.3f}, each {gain.round(3)}"
+    )
     assert gain.mean() > 0
     assert np.all(ncai[:, 1] < mfvi[:, 1])

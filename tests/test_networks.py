@@ -25,9 +25,18 @@ def leaky(a):
     return np.maximum(a, 0.01 * a)
 
 
-@pytest.mark.parametrize("output_dim", [1, 2])
-@pytest.mark.parametrize("latent_dim", [0, 1, 3])
-@pytest.mark.parametrize("hidden", [(), (5,), (5, 4), (3, 4, 2)])
+@pytest.mark.parametrize(
+    ("hidden", "latent_dim", "output_dim"),
+    [
+        ((), 0, 1),
+        ((), 1, 2),
+        ((5,), 0, 2),
+        ((5,), 1, 1),
+        ((5, 4), 3, 1),
+        ((3, 4, 2), 0, 1),
+        ((3, 4, 2), 2, 2),
+    ],
+)
 def test_mlp_equals_matrix_products(hidden, latent_dim, output_dim):
     flat = FlatNetwork(MLP(hidden), 2, latent_dim, output_dim)
     widths = (2 + latent_dim, *hidden, output_dim)

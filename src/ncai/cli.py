@@ -231,7 +231,7 @@ def fit(
     if not quiet:
         typer.echo(work.summarise(model, target))
         typer.echo(f"Model: {out}")
-    if work.was_interrupted(model):
+    if model.interrupted_:
         raise typer.Exit(EXIT_INTERRUPTED)
 
 

@@ -9,7 +9,6 @@ from ncai.datasets.synthetic import SyntheticData
 from ncai.diagnosis import LatentDiagnosis
 from ncai.estimators import BNNLVRegressor, BNNRegressor
 from ncai.metrics import mpiw, picp
-from ncai.table_commands import was_interrupted
 
 LEVEL = 0.95
 PICTURE = "demo.png"
@@ -95,7 +94,7 @@ def _fit_and_score(name, colour_name, model, data: SyntheticData) -> DemoRow:
         for part in (data.train, data.valid, data.test)
     )
     model.fit(*train, X_valid=valid[0], y_valid=valid[1])
-    if was_interrupted(model):  # a fit ends well on Ctrl-C; the demo is to end
+    if model.interrupted_:  # a fit ends well on Ctrl-C; the demo is to end
         raise KeyboardInterrupt
     predictive = model.predict_dist(test[0])
     log_likelihood = float(predictive.log_prob(test[1]).mean())

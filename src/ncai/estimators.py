@@ -79,6 +79,18 @@ class BNNLVRegressor(RegressorMixin, BaseEstimator):
         progress: show a progress bar.
         random_state: seed; the same seed gives the same result.
 
+    Attributes:
+        latent_posterior_: mean and std of z for the rows trained on.
+        train_index_: which rows of X those are.
+        restart_scores_: a score for each restart, higher is better, in the units of
+            training (standardised y); `score_name_` says what it is.
+        history_: averages of the objective and its terms, [chunks, restarts].
+        stop_reasons_: why each stage of training ended.
+        restarts_lost_: restarts that became non-finite and were dropped.
+        interrupted_: whether Ctrl-C ended training early.
+        sampler_report_: R-hat, effective sample size, divergences; None for the rest.
+        posterior_: the posterior that predicts.
+
     Example:
         >>> import numpy as np
         >>> from ncai import BNNLVRegressor
@@ -238,6 +250,7 @@ class BNNLVRegressor(RegressorMixin, BaseEstimator):
         self.history_ = result.fit.history
         self.stop_reasons_ = result.fit.stop_reasons
         self.restarts_lost_ = int((~result.fit.alive).sum())
+        self.interrupted_ = result.fit.interrupted
         self.n_iter_ = result.fit.num_steps
         self.sampler_report_ = result.fit.sampler
         self.fit_seconds_ = result.seconds

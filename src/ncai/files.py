@@ -87,6 +87,7 @@ def describe(estimator, include_training: bool) -> tuple[dict, dict[str, np.ndar
         else "samples",
         "stop_reasons": estimator.stop_reasons_,
         "restarts_lost": estimator.restarts_lost_,
+        "interrupted": estimator.interrupted_,
         "n_iter": estimator.n_iter_,
         "fit_seconds": estimator.fit_seconds_,
         "score_name": estimator.score_name_,
@@ -235,6 +236,7 @@ def _restore(cls, header: dict, arrays: dict, network, path):
     for name in (
         "stop_reasons",
         "restarts_lost",
+        "interrupted",
         "n_iter",
         "fit_seconds",
         "score_name",

@@ -117,7 +117,13 @@ def fit_rows(
     _warn_of_losses(fit)
 
     posterior, scores, score_name = choose(fit, valid, settings["keep"], score_key)
-    if settings["refit"] and len(held) and not fit.interrupted:
+    if (
+        settings["refit"]
+        and len(held)
+        and not fit.interrupted
+        and isinstance(method, MeanFieldVI)
+        and isinstance(posterior, GaussianPosterior)
+    ):
         order = np.concatenate([train_index, held])
         again = Driver(on_progress, settings["time_limit"], started=driver.started)
         refitted = _refit(

@@ -19,7 +19,6 @@ if TYPE_CHECKING:
     from ncai.estimators import BNNLVRegressor
 
 _SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600}
-INTERRUPTED = "interrupted"
 
 
 # ----- Options ------------------------------------------------------------------------
@@ -119,11 +118,6 @@ def fit_table(
     from ncai.estimators import BNNLVRegressor
 
     return BNNLVRegressor(**settings).fit(table[names], table[target].to_numpy())
-
-
-def was_interrupted(model: "BNNLVRegressor") -> bool:
-    """Whether Ctrl-C ended the training."""
-    return any(INTERRUPTED in reason for reason in model.stop_reasons_)
 
 
 def summarise(model: "BNNLVRegressor", target: str) -> str:
