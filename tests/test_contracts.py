@@ -21,7 +21,6 @@ from ncai.settings import METHODS, PRESETS, resolve
 from ncai.types import Data, Unknowns
 
 # BlackJAX wants its adaptation called in a new way; the sampler still works.
-pytestmark = pytest.mark.filterwarnings("ignore:window_adaptation.base")
 
 TRAINED = ("map", "mfvi", "ncai0", "ncai")
 SAMPLED = ("hmc", "hmc_marginal")

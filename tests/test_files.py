@@ -16,7 +16,6 @@ from safetensors.numpy import save_file
 
 from ncai import MLP, BNNLVRegressor, BNNRegressor, ModelFileError, files
 
-pytestmark = pytest.mark.filterwarnings("ignore:window_adaptation.base")
 
 # The sizes of `test_contracts.py`, so that compiled programs are shared.
 TINY = {

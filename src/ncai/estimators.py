@@ -50,6 +50,7 @@ class BNNLVRegressor(RegressorMixin, BaseEstimator):
             "empirical", or learned as "map" or "variational".
         variance_prior: shape and scale of the inverse-gamma prior on s_w and s_z.
         noise_prior: the same for the noise.
+        noise_starts: where learned noise begins, restart by restart in turn.
         variance_form: "paper" or "exact" empirical Bayes.
         hz_weight: lambda_1, penalty on z not being Gaussian; 0 is off.
         offdiagonal_weight: lambda_2, penalty on correlated dimensions of z; 0 is off.
@@ -103,6 +104,14 @@ class BNNLVRegressor(RegressorMixin, BaseEstimator):
         True
     """
 
+    # What `fit` or `load` sets; after `load` what was not stored is None.
+    n_features_in_: int
+    feature_names_in_: np.ndarray
+    history_: dict[str, Any] | None
+    training_rows_: Rows | None
+    train_index_: np.ndarray | None
+    latent_posterior_: LatentPosterior | None
+
     def __init__(
         self,
         latent_dim=1,
@@ -123,6 +132,7 @@ class BNNLVRegressor(RegressorMixin, BaseEstimator):
         noise_variance=None,
         variance_prior=None,
         noise_prior=None,
+        noise_starts=None,
         variance_form=None,
         hz_weight=None,
         offdiagonal_weight=None,
@@ -164,6 +174,7 @@ class BNNLVRegressor(RegressorMixin, BaseEstimator):
         self.noise_variance = noise_variance
         self.variance_prior = variance_prior
         self.noise_prior = noise_prior
+        self.noise_starts = noise_starts
         self.variance_form = variance_form
         self.hz_weight = hz_weight
         self.offdiagonal_weight = offdiagonal_weight
@@ -222,8 +233,9 @@ class BNNLVRegressor(RegressorMixin, BaseEstimator):
                 f"sample_weight is above zero for {len(used)} rows; at least 2 are "
                 "needed."
             )
+        X, y = np.asarray(X), np.asarray(y, np.float64)
         single = y.ndim == 1
-        targets = np.asarray(y, np.float64).reshape(len(X), -1)
+        targets = y.reshape(len(X), -1)
         scaling = _Scaling.learn(
             X[used], targets[used], weights[used], self.standardize
         )
@@ -255,7 +267,7 @@ class BNNLVRegressor(RegressorMixin, BaseEstimator):
         self.sampler_report_ = result.fit.sampler
         self.fit_seconds_ = result.seconds
         self.training_rows_ = rows.pick(result.train_index)
-        self.latent_posterior_ = self._training_latents()
+        self.latent_posterior_ = self._latents_of(self.training_rows_)
         return self
 
     def __sklearn_is_fitted__(self) -> bool:
@@ -303,13 +315,13 @@ class BNNLVRegressor(RegressorMixin, BaseEstimator):
             )
         return scaling.apply(X_valid, targets, np.ones(len(X_valid)))
 
-    def _training_latents(self) -> LatentPosterior | None:
+    def _latents_of(self, rows: Rows) -> LatentPosterior | None:
         if self.posterior_.model.network.latent_dim == 0:
             return None
         mean, std = self.posterior_.latent_moments()
-        if len(mean) == len(self.train_index_):
+        if len(mean) == len(rows):
             return LatentPosterior(np.asarray(mean, float), np.asarray(std, float))
-        rows = self.training_rows_  # a sampler of W alone has no z of its own
+        # A sampler of W alone has no z of its own.
         return infer_latents(self.posterior_, to_data(rows), len(rows), self.seed_)
 
     # ----- Predicting -----------------------------------------------------------------
@@ -392,6 +404,7 @@ class BNNLVRegressor(RegressorMixin, BaseEstimator):
                 "them: save it with include_training=True."
             )
         latents = self.latent_posterior_
+        assert latents is not None  # it is there wherever the training rows are
         return diagnose_latents(
             self.training_rows_.inputs,
             self.training_rows_.targets,
@@ -464,6 +477,7 @@ class BNNRegressor(BNNLVRegressor):
         noise_variance=None,
         variance_prior=None,
         noise_prior=None,
+        noise_starts=None,
         variance_form=None,
         start=None,
         hold_means=False,
@@ -495,6 +509,7 @@ class BNNRegressor(BNNLVRegressor):
             noise_variance=noise_variance,
             variance_prior=variance_prior,
             noise_prior=noise_prior,
+            noise_starts=noise_starts,
             variance_form=variance_form,
             start=start,
             hold_means=hold_means,

@@ -210,7 +210,9 @@ def _restore(cls, header: dict, arrays: dict, network, path):
 
     def unknowns(part):
         weights = arrays[f"{part}.weights"]
-        latents = np.zeros((*weights.shape[:-1], 0, flat.latent_dim), weights.dtype)
+        latents: Any = np.zeros(
+            (*weights.shape[:-1], 0, flat.latent_dim), weights.dtype
+        )
         return Unknowns(weights, latents, arrays[f"{part}.log_noise_var"])
 
     if header["posterior"] == "gaussian":

@@ -175,12 +175,19 @@ def choose(fit: Fit, valid: Rows | None, keep: str, key):
         scores = log_probs @ share
         name = "average log-likelihood of the held-out rows"
     alive = fit.alive & np.isfinite(scores)
+    if not alive.any():
+        raise FitFailedError(
+            f"no restart has a finite {name}: try a smaller learning_rate, or check X "
+            "and y for extreme values."
+        )
     scores = np.where(alive, scores, -np.inf)
     living = np.flatnonzero(alive)
     if keep == "best" or (keep == "weighted" and log_probs is None):
         return posterior.select(int(np.argmax(scores))), scores, name
     if keep == "equal":
         return posterior.select(living), scores, name
+    assert log_probs is not None
+    assert valid is not None
     shares = stacking_weights(log_probs[living], valid.weights)
     kept = shares > 1e-3
     shares = shares[kept] / shares[kept].sum()

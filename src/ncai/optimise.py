@@ -290,7 +290,7 @@ class Driver:
         self.history.step.append(self.steps)
         self.history.value.append(value)
         self.history.terms.append(terms)
-        if self.on_progress is not None:
+        if self.on_progress is not None and self.alive is not None:
             best = int(np.nanargmin(np.where(self.alive, value, np.inf)))
             self.on_progress(
                 Progress(

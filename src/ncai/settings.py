@@ -134,8 +134,22 @@ def check(s: Mapping[str, Any]) -> None:
         )
     if s["time_limit"] is not None:
         _positive("time_limit", s["time_limit"])
+    starts = s["noise_starts"]
+    if np.ndim(starts) != 1 or not all(_is_number(v) and v > 0 for v in starts):
+        raise ValueError(f"noise_starts={starts!r} must be a list of positive numbers.")
+    variational = s["inference"] in ("mfvi", "ncai0", "ncai")
     if isinstance(s["start"], str):
         _one_of("start", s["start"], STARTS)
+        if not variational:
+            raise ValueError(
+                f"start={s['start']!r} is for the variational methods; with inference="
+                f"{s['inference']!r} give values or None."
+            )
+    if s["hold_means"] and not variational:
+        raise ValueError(
+            f"hold_means=True is for the variational methods, not for inference="
+            f"{s['inference']!r}."
+        )
     if s["latent_dim"] == 0 and s["inference"] in ("ncai", "ncai0"):
         raise ValueError(
             f"inference={s['inference']!r} is about the latent variable, and "

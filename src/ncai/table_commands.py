@@ -124,7 +124,7 @@ def summarise(model: "BNNLVRegressor", target: str) -> str:
     """What was fitted, how it went, and whether z is as it should be."""
     names = list(model.feature_names_in_)  # pyright: ignore
     shown = ", ".join(names[:6]) + (", ..." if len(names) > 6 else "")
-    num_train = len(model.training_rows_)
+    num_train = len(model.train_index_ if model.train_index_ is not None else [])
     lines = [
         ("Target", target),
         ("Features", f"{len(names)} ({shown})"),

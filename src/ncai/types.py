@@ -2,6 +2,7 @@
 
 from typing import NamedTuple
 
+import numpy as np
 from jaxtyping import Array, Float
 
 
@@ -35,6 +36,6 @@ class WeightDraws(NamedTuple):
     Each draw carries the output noise and the prior width of z that belong to it.
     """
 
-    weights: Float[Array, "S P"]
-    noise_std: Float[Array, "S L"]
-    latent_std: Float[Array, "S"]
+    weights: Float[Array | np.ndarray, "S P"]
+    noise_std: Float[Array | np.ndarray, "S L"]
+    latent_std: Float[Array | np.ndarray, "S"]

@@ -5,6 +5,7 @@ three settings of one class.
 """
 
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -29,10 +30,12 @@ from ncai.types import Data, Unknowns
 from ncai.variational import MeanField
 
 STARTS = ("random", "ncai", "map")
-# Prefixes of the parameters: 1 to learn, 0 to hold.
-MEANS_HELD = MeanField(mean=0.0, raw_scale=1.0)
-NOISE_HELD = MeanField(Unknowns(1.0, 1.0, 0.0), Unknowns(1.0, 1.0, 0.0))
-ONLY_NOISE = MeanField(Unknowns(0.0, 0.0, 1.0), Unknowns(0.0, 0.0, 1.0))
+# Prefixes of the parameters: what is learned and what is held.
+HOLD: Any = 0.0
+LEARN: Any = 1.0
+MEANS_HELD = MeanField(HOLD, LEARN)
+NOISE_HELD = MeanField(Unknowns(LEARN, LEARN, HOLD), Unknowns(LEARN, LEARN, HOLD))
+ONLY_NOISE = MeanField(Unknowns(HOLD, HOLD, LEARN), Unknowns(HOLD, HOLD, LEARN))
 
 
 @dataclass(frozen=True)
@@ -94,6 +97,7 @@ class MeanFieldVI(Inference):
             max_steps=max(self.training.max_steps // 5, 1),
             learning_rate=self.training.learning_rate / 3,
             rate_drops=0,
+            trainable=_noise_held(model),
         )
         state = driver.run(stage, model, data, initial_state(q, priors, keys))
         return gaussian_fit(model, state.params, state.priors, driver)
@@ -144,10 +148,10 @@ class MeanFieldVI(Inference):
         elbo = NegativeElbo(self.training.num_samples)
         if self.hold_means:
             return [self.training.stage("scales", elbo, trainable=MEANS_HELD)]
-        learn_noise_last = model.noise_is_unknown and model.network.latent_dim > 0
+        learn_noise_last = _noise_held(model) is NOISE_HELD
         if self.penalties is None and not learn_noise_last:
             return [self.training.stage("elbo", elbo)]
-        noise_held = NOISE_HELD if learn_noise_last else 1.0
+        noise_held = _noise_held(model)
         noise_stage = self.training.stage(
             "noise",
             elbo,
@@ -186,16 +190,8 @@ class MeanFieldVI(Inference):
         return driver.run(stage, model, data, fresh)
 
 
-def mfvi(training: Training, **settings) -> MeanFieldVI:
-    """Mean-field variational inference from random starts."""
-    return MeanFieldVI(training, **({"start": "random"} | settings))
-
-
-def ncai0(training: Training, **settings) -> MeanFieldVI:
-    """NCAI with lambda = 0: its warm start, then the plain ELBO."""
-    return MeanFieldVI(training, **({"start": "ncai"} | settings))
-
-
-def ncai(training: Training, penalties: Penalties, **settings) -> MeanFieldVI:
-    """NCAI: its warm start, then the ELBO with penalties on the latents."""
-    return MeanFieldVI(training, penalties=penalties, **({"start": "ncai"} | settings))
+def _noise_held(model: Model) -> Any:
+    """What is learned while noise waits for its turn (see `MeanFieldVI`)."""
+    if model.noise_is_unknown and model.network.latent_dim > 0:
+        return NOISE_HELD
+    return LEARN

@@ -169,7 +169,7 @@ class NegativeLogJoint:
         del step
         terms = log_joint_terms(model, data, unknowns, priors)
         errors = squared_errors(model, data, unknowns.weights, unknowns.latents)
-        total = sum(terms.values())
+        total = jnp.sum(jnp.stack(list(terms.values())))
         return -total, Report(terms | {"log_joint": total}, errors)
 
     def update_priors(
