@@ -16,7 +16,6 @@ from safetensors.numpy import save_file
 
 from ncai import MLP, BNNLVRegressor, BNNRegressor, ModelFileError, files
 
-
 # The sizes of `test_contracts.py`, so that compiled programs are shared.
 TINY = {
     "hidden": (8,),

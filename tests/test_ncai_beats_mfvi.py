@@ -41,8 +41,8 @@ def test_ncai_beats_mfvi_on_heavy_tail_once():
 @pytest.mark.slow
 @pytest.mark.parametrize("name", ["heavy_tail", "depeweg"])
 def test_ncai_beats_mfvi_over_five_seeds(name):
-    mfvi = np.array([scores(name, "mfvi", seed, 20_000) for seed in range(5)])
-    ncai = np.array([scores(name, "ncai", seed, 20_000) for seed in range(5)])
+    mfvi = np.array([scores(name, "mfvi", seed, 10_000) for seed in range(5)])
+    ncai = np.array([scores(name, "ncai", seed, 10_000) for seed in range(5)])
     gain = ncai[:, 0] - mfvi[:, 0]
     print(
         f"{name}: gain in test log-likelihood {gain.mean():.3f}, each {gain.round(3)}"

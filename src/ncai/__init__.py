@@ -24,7 +24,7 @@ _HOMES = {
     "FitFailedError": "optimise",
 }
 
-__all__ = [*_HOMES, "__version__"]
+__all__ = [*_HOMES, "__version__"]  # pyright: ignore[reportUnsupportedDunderAll]
 
 
 def __getattr__(name: str):
