@@ -402,7 +402,7 @@ def test_a_failed_save_leaves_the_old_file_and_nothing_else(
     if moment == "write":
         monkeypatch.setattr(files.Path, "write_bytes", half_written)
     else:
-        monkeypatch.setattr(files.os, "replace", no_rename)
+        monkeypatch.setattr(os, "replace", no_rename)
     with pytest.raises(type(error)):
         plain().save(saved)
     assert saved.read_bytes() == before

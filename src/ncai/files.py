@@ -7,8 +7,6 @@ rows are left out unless asked for.
 
 import json
 import math
-import os
-import uuid
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -17,6 +15,7 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
+from ncai.atomic import replacing
 from ncai.latent_inference import LatentPosterior
 from ncai.model import PriorState
 from ncai.networks import MLP, FlatNetwork
@@ -38,20 +37,9 @@ def save_model(estimator, path, include_training: bool = False) -> None:
     path = Path(path)
     header, arrays = describe(estimator, include_training)
     arrays = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
-    if not path.parent.is_dir():
-        raise FileNotFoundError(
-            f"cannot write {path}: the folder {path.parent} does not exist."
-        )
     content = save(arrays, metadata={"ncai": json.dumps(header)})
-    # Not by tempfile or save_file: their files are for their owner alone, whatever the
-    # umask says.
-    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
-    try:
+    with replacing(path) as temporary:
         temporary.write_bytes(content)
-        os.replace(temporary, path)
-    except BaseException:
-        temporary.unlink(missing_ok=True)
-        raise
 
 
 def describe(estimator, include_training: bool) -> tuple[dict, dict[str, np.ndarray]]:

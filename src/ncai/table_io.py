@@ -1,8 +1,6 @@
 """Tables in and out: CSV and TSV files, plain or gzipped, with numeric columns."""
 
-import os
 import sys
-import tempfile
 import warnings
 import zlib
 from collections.abc import Sequence
@@ -10,6 +8,8 @@ from pathlib import Path
 
 import numpy as np
 import pandas as pd
+
+from ncai.atomic import replacing
 
 ENDINGS = {".csv": ",", ".csv.gz": ",", ".tsv": "\t", ".tsv.gz": "\t"}
 
@@ -89,9 +89,7 @@ def write_table(frame: pd.DataFrame, path: str | Path | None) -> None:
         frame.to_csv(sys.stdout, index=False, float_format="%.8g")
         return
     path = Path(path)
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    os.close(handle)
-    try:
+    with replacing(path) as temporary:
         frame.to_csv(
             temporary,
             index=False,
@@ -99,14 +97,6 @@ def write_table(frame: pd.DataFrame, path: str | Path | None) -> None:
             sep="\t" if path.name.endswith((".tsv", ".tsv.gz")) else ",",
             compression="gzip" if path.suffix == ".gz" else None,
         )
-        # mkstemp makes files that nobody else may read; ours are ordinary ones.
-        umask = os.umask(0)
-        os.umask(umask)
-        os.chmod(temporary, 0o666 & ~umask)
-        os.replace(temporary, path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
 
 
 def _separator(path: Path) -> str:
