@@ -14,7 +14,11 @@ from sklearn.utils.validation import (
 from ncai.decomposition import Decomposition
 from ncai.diagnosis import LatentDiagnosis, diagnose_latents
 from ncai.fitting import Rows, fit_rows, to_data
-from ncai.latent_inference import LatentPosterior, infer_latents
+from ncai.latent_inference import (
+    LatentPosterior,
+    infer_latents,
+    reconstruction_error,
+)
 from ncai.networks import MLP, FlatNetwork, Network
 from ncai.predictive import PredictiveDistribution
 from ncai.progress import progress_bar
@@ -413,6 +417,28 @@ class BNNLVRegressor(RegressorMixin, BaseEstimator):
             self.posterior_.latent_prior_std(),
             **options,
         )
+
+    def reconstruction_mse(self):
+        """Mean squared error of the training targets with W and z from the posterior.
+
+        In squared units of y: one number, or one for each output. It is far below the
+        squared error of predictions where z explains what x does not.
+        """
+        check_is_fitted(self)
+        self._need_latents("reconstruction_mse")
+        if self.training_rows_ is None or self.latent_posterior_ is None:
+            raise ValueError(
+                "reconstruction_mse needs the training rows, and this model was saved "
+                "without them: save it with include_training=True."
+            )
+        error = reconstruction_error(
+            self.posterior_,
+            to_data(self.training_rows_),
+            self.latent_posterior_,
+            self.seed_,
+        )
+        error = error * self.scaling_.target_scale**2
+        return float(error[0]) if self.single_output_ else error
 
     def _need_latents(self, what: str) -> None:
         if self.posterior_.model.network.latent_dim == 0:

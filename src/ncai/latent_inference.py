@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from ncai.model import Model, NoiseMoments, Variance
+from ncai.model import Model, NoiseMoments, Variance, squared_errors
 from ncai.objectives.elbo import NegativeElbo
 from ncai.optimise import Driver, Stage, initial_state
 from ncai.posterior import GaussianPosterior, Posterior
@@ -127,3 +127,44 @@ def _with_variances_held(model: Model) -> Model:
         latent_variance=held(model.latent_variance),
         noise_variance=held(model.noise_variance),
     )
+
+
+def reconstruction_error(
+    posterior: Posterior,
+    data: Data,
+    latents: LatentPosterior,
+    seed: int,
+    num_draws: int = 256,
+) -> np.ndarray:
+    """Mean over rows of E_q (y_n - f(x_n, z_n; W))^2, for each output (`eqn:recon`).
+
+    W and z_n are drawn from the posterior, z_n from its own: the error of *repeating*
+    the training targets, where a prediction draws z from the prior.
+    """
+    if isinstance(posterior, GaussianPosterior):
+        posterior = posterior.select(int(np.argmax(posterior.shares)))
+    weight_key, latent_key = jax.random.split(jax.random.key(seed))
+    draws = posterior.draw(weight_key, num_draws)
+    rows = len(latents.mean)
+    real = jnp.result_type(float)
+    part = jax.tree.map(lambda a: a[:rows], data)
+    errors = _mean_errors(
+        posterior.model,
+        part,
+        jnp.asarray(draws.weights),
+        jnp.asarray(latents.mean, real),
+        jnp.asarray(latents.std, real),
+        jax.random.split(latent_key, num_draws),
+    )
+    return np.asarray(errors, float)
+
+
+@jax.jit
+def _mean_errors(model, data, weights, mean, std, keys) -> Float[Array, "L"]:
+    def one(draw):
+        flat, key = draw
+        latents = mean + std * jax.random.normal(key, mean.shape)
+        return squared_errors(model, data, flat, latents)
+
+    total = jnp.mean(jax.lax.map(one, (weights, keys)), axis=0)
+    return total / jnp.sum(data.row_weights)
