@@ -45,9 +45,10 @@ class MeanFieldVI(Inference):
     Learned noise is held at its start until the rest is trained, and then learned with
     the rest held. Free from the start it grows to explain everything before z has a
     meaning; freed later, the ELBO still trades z for noise, since its bound is loose in
-    z and costs weights dearly (both measured: z collapses to its prior on Heavy-Tail
-    and Depeweg). Restarts begin at different noise, so that validation can choose. A
-    plain BNN has no z to lose, and learns its noise all along.
+    z and costs weights dearly (seen in trials: z collapsed to its prior on Heavy-Tail,
+    and the noise ended far too large on Depeweg too). Restarts begin at different
+    noise, so that validation can choose. A plain BNN has no z to lose, and learns its
+    noise all along.
 
     Args:
         training: restarts, steps, rates.
