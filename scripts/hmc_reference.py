@@ -16,6 +16,7 @@ from pathlib import Path
 import blackjax
 import jax
 import jax.numpy as jnp
+import numpy as np
 
 from ncai.datasets import make_dataset
 from ncai.inference.hmc import HMC
@@ -35,6 +36,7 @@ def main() -> None:
     parser.add_argument("--nodes", type=int, default=64)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--out", type=Path, default=Path("results/hmc"))
+    parser.add_argument("--keep", type=Path, help="also write the draws of W (.npz)")
     options = parser.parse_args()
 
     rows = make_dataset("depeweg", seed=options.seed).train
@@ -60,7 +62,7 @@ def main() -> None:
     started = time.time()
 
     def tell(progress):
-        if progress.step % 250 == 0:
+        if progress.step % 100 == 0:
             terms = {k: round(v, 3) for k, v in progress.terms.items()}
             print(
                 f"{time.time() - started:7.0f} s  {progress.stage} {progress.step}/"
@@ -72,13 +74,15 @@ def main() -> None:
     fit = method.fit(jax.random.key(options.seed), model, data, Driver(tell))
     report = fit.sampler
     print(report)
+    if options.keep:
+        np.savez(options.keep, weights=fit.posterior.samples.weights)
     options.out.mkdir(parents=True, exist_ok=True)
     result = {
         "command": "python scripts/hmc_reference.py "
         + " ".join(
             f"--{name} {value}"
             for name, value in vars(options).items()
-            if name != "out"
+            if name not in ("out", "keep")
         ),
         "date": datetime.date.today().isoformat(),
         "versions": {"jax": jax.__version__, "blackjax": blackjax.__version__},

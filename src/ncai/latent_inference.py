@@ -73,7 +73,7 @@ def _moments(
         log_joint = node_log_joint(
             model, data, rule, draw.weights, noise, draw.latent_std**2
         )
-        share = jax.nn.softmax(log_joint, axis=1)
+        share = jax.nn.softmax(log_joint, axis=0).T
         nodes = draw.latent_std * rule.nodes
         return share @ nodes, share @ nodes**2
 

@@ -9,6 +9,7 @@ from jax.scipy.special import logsumexp
 from jaxtyping import Array, Float
 from scipy.stats import norm
 
+from ncai.latent_grid import outputs_at_nodes
 from ncai.model import LOG_2PI, Model, NoiseMoments
 from ncai.types import Data
 
@@ -51,19 +52,18 @@ def node_log_joint(
     weights: Float[Array, "P"],
     noise: NoiseMoments,
     latent_variance: Float[Array, ""],
-) -> Float[Array, "N M"]:
+) -> Float[Array, "M N"]:
     """Log p(y_n, z_m | x_n, W) at each node, the rule's weight included."""
     latents = jnp.sqrt(latent_variance) * rule.nodes
-    tree = model.network.unflatten(weights)
-
-    def outputs_of_row(x):
-        return jax.vmap(lambda z: model.network.network.apply(tree, x, z))(latents)
-
-    residuals = data.targets[:, None, :] - jax.vmap(outputs_of_row)(data.inputs)
+    outputs = outputs_at_nodes(model.network, weights, data.inputs, latents)
+    residuals = data.targets.T[:, None, :] - outputs
     log_density = -0.5 * jnp.sum(
-        LOG_2PI + noise.log_variance + residuals**2 * noise.precision, axis=-1
+        LOG_2PI
+        + noise.log_variance[:, None, None]
+        + residuals**2 * noise.precision[:, None, None],
+        axis=0,
     )
-    return log_density + rule.log_weights
+    return log_density + rule.log_weights[:, None]
 
 
 def marginal_log_likelihood(
@@ -76,4 +76,4 @@ def marginal_log_likelihood(
 ) -> Float[Array, ""]:
     """Log p(Y | X, W) = sum_n log E_{p(z)} p(y_n | x_n, z, W) (paper, Appendix C)."""
     terms = node_log_joint(model, data, rule, weights, noise, latent_variance)
-    return data.row_weights @ logsumexp(terms, axis=1)
+    return data.row_weights @ logsumexp(terms, axis=0)

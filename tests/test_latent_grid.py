@@ -1,0 +1,67 @@
+"""Outputs at every node: the special case against the network, value and gradient."""
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from ncai.latent_grid import outputs_at_nodes
+from ncai.networks import MLP, FlatNetwork
+
+NODES = jnp.linspace(-4.0, 4.0, 33)[:, None]
+
+
+def setting(activation="leaky_relu", hidden=(7,), outputs=2, latent_dim=1):
+    network = FlatNetwork(MLP(hidden, activation), 3, latent_dim, outputs)
+    keys = jax.random.split(jax.random.key(0), 3)
+    inputs = jax.random.normal(keys[0], (11, 3))
+    weights = jax.random.normal(keys[1], (network.num_weights,))
+    factors = jax.random.normal(keys[2], (outputs, len(NODES), 11))
+    return network, weights, inputs, factors
+
+
+def plain(network, weights, inputs, nodes=NODES):
+    by_row = jax.vmap(
+        lambda x: jax.vmap(lambda z: network.apply(weights, x, z))(nodes)
+    )(inputs)
+    return jnp.moveaxis(by_row, (0, 1, 2), (2, 1, 0))
+
+
+@pytest.mark.parametrize("activation", ["leaky_relu", "relu", "tanh"])
+@pytest.mark.parametrize("hidden", [(7,), (5, 4)])
+def test_values_and_gradients_are_those_of_the_network(activation, hidden):
+    network, weights, inputs, factors = setting(activation, hidden)
+
+    def through(function):
+        return jax.value_and_grad(
+            lambda w, x: jnp.sum(factors * function(network, w, x)), argnums=(0, 1)
+        )(weights, inputs)
+
+    found = through(lambda n, w, x: outputs_at_nodes(n, w, x, NODES))
+    expected = through(plain)
+    np.testing.assert_allclose(found[0], expected[0], rtol=1e-4)
+    for got, want in zip(found[1], expected[1], strict=True):
+        np.testing.assert_allclose(got, want, rtol=2e-3, atol=2e-3)
+
+
+def test_hidden_nodes_that_z_does_not_move():
+    network, weights, inputs, factors = setting()
+    tree = network.unflatten(weights)
+    tree[0]["latent"] = tree[0]["latent"].at[0, ::2].set(0.0)
+    weights = network.flatten(tree)
+    found = jax.grad(
+        lambda w: jnp.sum(factors * outputs_at_nodes(network, w, inputs, NODES))
+    )(weights)
+    expected = jax.grad(lambda w: jnp.sum(factors * plain(network, w, inputs)))(weights)
+    np.testing.assert_allclose(found, expected, rtol=2e-3, atol=2e-3)
+
+
+def test_two_latent_dimensions():
+    network, weights, inputs, _ = setting(latent_dim=2)
+    nodes = jax.random.normal(jax.random.key(4), (9, 2))
+    np.testing.assert_allclose(
+        outputs_at_nodes(network, weights, inputs, nodes),
+        plain(network, weights, inputs, nodes),
+        rtol=1e-5,
+        atol=1e-5,
+    )
