@@ -96,6 +96,25 @@ def test_a_restart_is_what_it_would_be_alone():
         )
 
 
+def test_groups_of_restarts_are_what_they_would_be_together(monkeypatch):
+    stage = Stage("elbo", ELBO, max_steps=CHUNK_STEPS + 3)
+    drivers, states = [], []
+    for largest in (NUM_RESTARTS, 2):  # one group; two, the second filled up
+        monkeypatch.setattr("ncai.optimise.LARGEST_GROUP", largest)
+        driver = Driver()
+        states.append(driver.run(stage, MODEL, DATA, start(bad=[1])))
+        drivers.append(driver)
+    np.testing.assert_array_equal(drivers[1].alive, [True, False, True])
+    for a, b in zip(leaves(states[0]), leaves(states[1]), strict=True):
+        assert len(a) == NUM_RESTARTS
+        np.testing.assert_allclose(a[[0, 2]], b[[0, 2]], rtol=0.02, atol=0.02)
+    np.testing.assert_allclose(
+        drivers[0].history.value[-1][[0, 2]],
+        drivers[1].history.value[-1][[0, 2]],
+        rtol=1e-2,
+    )
+
+
 def test_restarts_see_different_random_numbers():
     # The same parameters with different keys: only the draws differ.
     state = start()

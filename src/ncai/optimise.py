@@ -1,12 +1,19 @@
 """The one compiled training loop, and the short Python loop that drives it in chunks.
 
-Compiled: a chunk of Adam steps for all restarts at once. Python sees one small summary
-a chunk, from which come progress, plateaus, time limits and lost restarts; there is no
-other path, with or without a progress bar, and no host sync within a chunk.
+Compiled: a chunk of Adam steps for a few restarts at once. Python sees one small
+summary a chunk, from which come progress, plateaus, time limits and lost restarts;
+there is no other path, with or without a progress bar, and no host sync within a chunk.
+
+Many restarts are trained in groups, side by side on threads: a group is small enough
+for its arrays to stay in a core's cache, and XLA's own threads gain nothing on arrays
+of this size. The groups do not depend on the number of cores, so neither do the bits
+of the result.
 """
 
+import os
 import time
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -21,6 +28,7 @@ from ncai.model import Model, PriorState
 from ncai.types import Data
 
 CHUNK_STEPS = 250
+LARGEST_GROUP = 5
 
 _ADAM = optax.scale_by_adam()
 
@@ -244,32 +252,23 @@ class Driver:
             self.alive = np.ones(num_restarts, bool)
         plateau = _PlateauWatch(stage, num_restarts, float(data.row_weights.sum()))
         step, reason = 0, "step limit"
+        groups = _Groups(stage, model, data, state)
         try:
             while step < stage.max_steps:
                 num_steps = min(CHUNK_STEPS, stage.max_steps - step)
-                state, summary = run_chunk(
-                    stage.objective,
-                    model,
-                    data,
-                    stage.trainable,
-                    state,
-                    jnp.asarray(plateau.rates, jnp.float32),
-                    step,
-                    num_steps,
-                )
-                value = np.asarray(summary.value)
-                self.alive = self.alive & np.asarray(summary.finite)
+                summary = groups.run(plateau.rates, step, num_steps)
+                self.alive = self.alive & summary.finite
                 step += num_steps
                 self.steps += num_steps
                 self.has_fit |= stage.worth_keeping
-                self._record(stage, step, value, summary)
+                self._record(stage, step, summary)
                 if not self.alive.any():
                     raise FitFailedError(
                         f"all {num_restarts} restarts became non-finite in the stage "
                         f"'{stage.name}' by step {step}: try a smaller learning_rate, "
                         "more restarts, or check X and y for extreme values."
                     )
-                if stage.plateau and plateau.all_done(value, step, self.alive):
+                if stage.plateau and plateau.all_done(summary.value, step, self.alive):
                     reason = "plateau"
                     break
                 if self.out_of_time():
@@ -281,11 +280,13 @@ class Driver:
                 raise
             self.interrupted = True
             reason = "interrupted"
+        finally:
+            groups.close()
         self.stop_reasons.append(f"{stage.name}: {reason} after {step} steps")
-        return state
+        return groups.state()
 
-    def _record(self, stage: Stage, step: int, value, summary: ChunkSummary) -> None:
-        terms = {name: np.asarray(term) for name, term in summary.terms.items()}
+    def _record(self, stage: Stage, step: int, summary: ChunkSummary) -> None:
+        value, terms = np.asarray(summary.value), dict(summary.terms)
         self.history.stage.append(stage.name)
         self.history.step.append(self.steps)
         self.history.value.append(value)
@@ -303,6 +304,73 @@ class Driver:
                     len(self.alive),
                 )
             )
+
+
+class _Groups:
+    """The restarts of a stage in groups of equal size, each a call of `run_chunk`.
+
+    The last group is filled up with copies of the last restart, so that all groups run
+    the same compiled program.
+    """
+
+    def __init__(self, stage: Stage, model: Model, data: Data, state: TrainState):
+        self.arguments = (stage.objective, model, data, stage.trainable)
+        self.num_restarts = state.key.shape[0]
+        count = -(-self.num_restarts // LARGEST_GROUP)
+        size = -(-self.num_restarts // count)
+        self.picks = np.minimum(
+            np.arange(count * size).reshape(count, size), self.num_restarts - 1
+        )
+        self.summaries: list[ChunkSummary | None] = [None] * count
+        self.pool = None
+        if count == 1:
+            self.states = [state]
+            return
+        self.states = [jax.tree.map(lambda a, p=p: a[p], state) for p in self.picks]
+        self.pool = ThreadPoolExecutor(min(count, os.cpu_count() or 1))
+        # No steps: compiles, where threads that start together would each compile.
+        self._run_group(0, np.zeros(self.num_restarts), 0, 0)
+
+    def _run_group(self, index: int, rates: np.ndarray, first_step, num_steps):
+        group_rates = jnp.asarray(rates[self.picks[index]], jnp.float32)
+        state, summary = run_chunk(
+            *self.arguments, self.states[index], group_rates, first_step, num_steps
+        )
+        return state, jax.tree.map(np.asarray, summary)
+
+    def run(self, rates: np.ndarray, first_step: int, num_steps: int) -> ChunkSummary:
+        """A chunk of steps for all; interrupted, no group keeps what it did."""
+        # A group whose restarts are all done rests.
+        busy = [
+            i
+            for i, pick in enumerate(self.picks)
+            if rates[pick].any() or self.summaries[i] is None
+        ]
+        if self.pool is None:
+            results = [self._run_group(i, rates, first_step, num_steps) for i in busy]
+        else:
+            futures = [
+                self.pool.submit(self._run_group, i, rates, first_step, num_steps)
+                for i in busy
+            ]
+            results = [future.result() for future in futures]
+        for i, (state, summary) in zip(busy, results, strict=True):
+            self.states[i], self.summaries[i] = state, summary
+        return jax.tree.map(lambda *parts: self._join(np, parts), *self.summaries)
+
+    def _join(self, numpy, parts):
+        return numpy.concatenate(parts)[: self.num_restarts]
+
+    def state(self) -> TrainState:
+        """Where the restarts are now."""
+        if len(self.states) == 1:
+            return self.states[0]
+        return jax.tree.map(lambda *parts: self._join(jnp, parts), *self.states)
+
+    def close(self) -> None:
+        """Wait for what still runs."""
+        if self.pool is not None:
+            self.pool.shutdown(cancel_futures=True)
 
 
 class _PlateauWatch:

@@ -14,9 +14,12 @@ import numpy as np
 from jaxtyping import Array, Float
 from scipy.stats import norm, qmc
 
+from ncai.objectives.characteristic import ecf_on_half_plane, ecf_on_line
+
 TINY = 1e-12
 RELATIVE_RIDGE = 1e-5  # ten times what float32 loses in a covariance of many rows
 LARGEST_EXPONENT = 8.0
+HZ_REACH = 5.5  # standard deviations of the normal that HZ integrates against
 
 
 def weighted_moments(points: Float[Array, "N K"], row_weights: Float[Array, "N"]):
@@ -44,37 +47,15 @@ def hz_bandwidth(num_rows, dims: int):
     return ((2 * dims + 1) * num_rows / 4) ** (1 / (dims + 4)) / 2**0.5
 
 
-def hz_nodes(num_rows: int, dims: int) -> tuple[np.ndarray, np.ndarray]:
-    """Nodes t / beta and weights for integrals against N(0, I), over half the space.
+def hz_steps(num_rows: int, dims: int) -> int:
+    """Equispaced nodes on each side of 0 that the integral of `henze_zirkler` takes.
 
-    The integrand is even, so one half with doubled weights is enough. For one and two
-    dimensions equispaced nodes converge exponentially; the step follows from the
-    largest frequency, beta times the range of the whitened points. Beyond that, a
-    quasi-random sample of the normal.
+    They converge exponentially once the step resolves the largest frequency: the
+    bandwidth times the range of the whitened points.
     """
-    reach = 5.5
-    expected_range = 20.0  # of whitened points: generous for heavy tails
+    expected_range = 20.0  # generous, for heavy tails
     beta = hz_bandwidth(num_rows, dims)
-    steps = max(32, int(np.ceil(reach * beta * expected_range / (2 * np.pi))))
-    if dims == 1:
-        nodes = np.linspace(0, reach, steps + 1)
-        weights = 2 * norm.pdf(nodes) * (nodes[1] - nodes[0])
-        weights[0] /= 2
-        nodes = nodes[:, None]
-    elif dims == 2:
-        axis = np.linspace(-reach, reach, 2 * steps + 1)
-        first, second = np.meshgrid(axis[steps:], axis, indexing="ij")
-        nodes = np.stack([first.ravel(), second.ravel()], axis=1)
-        weights = np.prod(norm.pdf(nodes), axis=1) * (axis[1] - axis[0]) ** 2
-        weights *= np.where(nodes[:, 0] == 0, 1.0, 2.0)
-        keep = weights > 1e-9 * weights.max()
-        nodes, weights = nodes[keep], weights[keep]
-    else:
-        sobol = qmc.Sobol(dims, scramble=True, rng=0).random(2048)
-        nodes = norm.ppf(np.clip(sobol, 1e-7, 1 - 1e-7))
-        weights = np.full(len(nodes), 1 / len(nodes))
-    weights /= weights.sum()
-    return nodes.astype(np.float64), weights.astype(np.float64)
+    return max(32, int(np.ceil(HZ_REACH * beta * expected_range / (2 * np.pi))))
 
 
 def henze_zirkler(
@@ -84,19 +65,42 @@ def henze_zirkler(
 
     The double sum equals N times the integral over t ~ N(0, beta^2 I) of
     |ecf(t) - exp(-t't/2)|^2, with ecf the empirical characteristic function of the
-    whitened points; the integral is a fixed quadrature.
+    whitened points. The integrand is even, so half the space is enough: equispaced
+    nodes for one and two dimensions, a quasi-random sample beyond.
     """
     num_padded, dims = points.shape
-    nodes, node_weights = hz_nodes(num_padded, dims)
     num_rows = jnp.sum(row_weights)
-    frequencies = hz_bandwidth(num_rows, dims) * jnp.asarray(nodes, points.dtype)
-    angles = whiten(points, row_weights) @ frequencies.T
+    beta = hz_bandwidth(num_rows, dims)
     share = row_weights / num_rows
-    real = share @ jnp.cos(angles)
-    imaginary = share @ jnp.sin(angles)
-    gaussian = jnp.exp(-0.5 * jnp.sum(frequencies**2, axis=1))
-    gap = (real - gaussian) ** 2 + imaginary**2
-    return num_rows * jnp.asarray(node_weights, points.dtype) @ gap
+    white = whiten(points, row_weights)
+    steps = hz_steps(num_padded, dims)
+    spacing = HZ_REACH / steps
+    if dims == 1:
+        nodes = spacing * np.arange(steps + 1)[:, None]
+        real, imaginary = ecf_on_line(beta * spacing * white[:, 0], share, steps + 1)
+        # The last row of the matrices may go beyond the nodes.
+        real, imaginary = (part.ravel()[: steps + 1] for part in (real, imaginary))
+    elif dims == 2:
+        first, second = np.meshgrid(
+            np.arange(steps + 1), np.arange(-steps, steps + 1), indexing="ij"
+        )
+        nodes = spacing * np.stack([first.ravel(), second.ravel()], axis=1)
+        real, imaginary = ecf_on_half_plane(beta * spacing * white, share, steps)
+        real, imaginary = real.ravel(), imaginary.ravel()
+    else:
+        sobol = qmc.Sobol(dims, scramble=True, rng=0).random(2048)
+        nodes = norm.ppf(np.clip(sobol, 1e-7, 1 - 1e-7))
+        angles = beta * white @ jnp.asarray(nodes.T, points.dtype)
+        real, imaginary = share @ jnp.cos(angles), share @ jnp.sin(angles)
+    if dims <= 2:
+        # What is left out, the other half, is counted twice.
+        density = np.prod(norm.pdf(nodes), axis=1) * np.where(nodes[:, 0] == 0, 1, 2)
+    else:
+        density = np.ones(len(nodes))
+    node_weights = jnp.asarray(density / density.sum(), points.dtype)
+    squares = jnp.asarray(np.sum(nodes**2, axis=1), points.dtype)
+    gap = (real - jnp.exp(-0.5 * beta**2 * squares)) ** 2 + imaginary**2
+    return num_rows * node_weights @ gap
 
 
 def henze_zirkler_double_sum(points: Float[Array, "N K"]) -> Float[Array, ""]:
