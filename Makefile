@@ -8,7 +8,7 @@ TEST_ENV := JAX_COMPILATION_CACHE_DIR=$(CURDIR)/$(VENV)/jax-cache \
             JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS=0.3 \
             MPLBACKEND=Agg
 
-.PHONY: demo test test-slow lint types setup clean
+.PHONY: demo test test-slow bench peers lint types setup clean
 
 setup: $(VENV)/.ready
 
@@ -28,6 +28,19 @@ test: setup
 
 test-slow: setup
 	$(TEST_ENV) $(BIN)/python scripts/run_slow_tests.py
+
+# Speed, beside peers where `make peers` has installed them.
+bench: setup
+	$(BIN)/ncai bench --full --out results/bench/speed.json
+
+# Peers have an environment of their own: their pins need not agree with ours.
+peers: $(VENV)-peers/.ready
+
+$(VENV)-peers/.ready: pyproject.toml
+	$(PYTHON) -m venv $(VENV)-peers
+	$(VENV)-peers/bin/python -m pip install --quiet --upgrade 'pip>=25.1'
+	$(VENV)-peers/bin/python -m pip install --quiet --group peers
+	@touch $@
 
 lint: setup
 	$(BIN)/ruff check .

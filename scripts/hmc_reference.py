@@ -1,44 +1,66 @@
 """Sample the posterior of Depeweg by NUTS and report how well the chains mixed.
 
-    python scripts/hmc_reference.py --kind joint --warmup 1000 --draws 4000
+    python scripts/hmc_reference.py --kind marginal --draws 4000 --folder FOLDER
 
-Settings of the paper's reference: s_w = 10, s_z = 1, s_eps = 0.1. Writes
-results/hmc/depeweg_<kind>.json.
+Settings of the paper's reference: s_w = 10, s_z = 1, s_eps = 0.1. Draws are kept in
+FOLDER as they are made: the same command goes on where it was stopped. A report on the
+draws so far, results/hmc/depeweg_<kind>.json, is written every few draws.
 """
 
 import argparse
 import datetime
 import json
 import time
-import warnings
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import blackjax
 import jax
 import jax.numpy as jnp
 import numpy as np
+from blackjax.adaptation.staged_adaptation import build_schedule
 
+from ncai.atomic import replacing
 from ncai.datasets import make_dataset
-from ncai.inference.hmc import HMC
+from ncai.inference.hmc import (
+    CHUNK_DRAWS,
+    HMC,
+    DrawInfo,
+    Target,
+    Tuned,
+    _keys,
+    check_points,
+    draw_chunk,
+    finish_warmup,
+    judge_mixing,
+    predictive_summary,
+    warm_start,
+    warmup_chunk,
+)
 from ncai.model import Model, Variance
 from ncai.networks import MLP, FlatNetwork
 from ncai.optimise import Driver
-from ncai.types import Data
+from ncai.quadrature import latent_rule
+from ncai.types import Data, Unknowns
 
 
-def main() -> None:
+def parse():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--kind", choices=["joint", "marginal"], default="joint")
-    parser.add_argument("--warmup", type=int, default=1000)
+    parser.add_argument("--kind", choices=["joint", "marginal"], default="marginal")
+    parser.add_argument("--warmup", type=int, default=600)
     parser.add_argument("--draws", type=int, default=4000)
     parser.add_argument("--chains", type=int, default=4)
-    parser.add_argument("--doublings", type=int, default=8)
+    parser.add_argument("--doublings", type=int, default=10)
     parser.add_argument("--nodes", type=int, default=64)
+    parser.add_argument("--acceptance", type=float, default=0.8)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--folder", type=Path, required=True)
     parser.add_argument("--out", type=Path, default=Path("results/hmc"))
-    parser.add_argument("--keep", type=Path, help="also write the draws of W (.npz)")
-    options = parser.parse_args()
+    parser.add_argument("--threads", type=int, default=2)
+    return parser.parse_args()
 
+
+def make_target(options) -> tuple[HMC, Target, Unknowns]:
     rows = make_dataset("depeweg", seed=options.seed).train
     data = Data(
         jnp.asarray(rows.inputs, jnp.float32),
@@ -51,51 +73,169 @@ def main() -> None:
         Variance(jnp.asarray(1.0)),
         Variance(jnp.asarray([0.1])),
     )
-    method = HMC(
-        marginal=options.kind == "marginal",
-        num_chains=options.chains,
-        num_warmup=options.warmup,
-        num_draws=options.draws,
-        num_nodes=options.nodes,
-        max_doublings=options.doublings,
+    method = HMC(num_chains=options.chains)
+    key = jax.random.key(options.seed)
+    position, priors = method._starts(key, model, data, Driver())
+    rule = None
+    if options.kind == "marginal":
+        rule = latent_rule(1, options.nodes)
+        position = position._replace(latents=position.latents[:, :0])
+    return method, Target(model, data, priors, rule), position
+
+
+def save(path, **arrays):
+    with replacing(path) as temporary, open(temporary, "wb") as file:
+        np.savez(file, **arrays)
+
+
+def on_threads(pool, function, groups, *trees):
+    """Call for each group of chains, side by side; results are joined again."""
+    parts = pool.map(
+        lambda chains: function(*jax.tree.map(lambda a: a[chains], trees)), groups
     )
-    started = time.time()
+    return list(parts)
 
-    def tell(progress):
-        if progress.step % 100 == 0:
-            terms = {k: round(v, 3) for k, v in progress.terms.items()}
-            print(
-                f"{time.time() - started:7.0f} s  {progress.stage} {progress.step}/"
-                f"{progress.max_steps}  {progress.value:.1f}  {terms}",
-                flush=True,
+
+def join(parts, axis=0):
+    return jax.tree.map(lambda *p: jnp.concatenate(p, axis=axis), *parts)
+
+
+def warm_up(options, target, position, pool, groups):
+    """Tuned step sizes and masses, and where the chains are: from a file if there."""
+    path = options.folder / f"{options.kind}-warm.npz"
+    if not path.exists():
+        key = jax.random.fold_in(jax.random.key(options.seed), 1)
+        schedule = jnp.asarray(build_schedule(options.warmup))
+        warm = warm_start(target, position, options.acceptance)
+        started = time.time()
+        for start in range(0, options.warmup, CHUNK_DRAWS):
+            keys = jnp.swapaxes(_keys(key, start, options.chains), 0, 1)
+            part = schedule[start : start + CHUNK_DRAWS]
+            parts = on_threads(
+                pool,
+                lambda w, k, part=part: warmup_chunk(
+                    target,
+                    w,
+                    jnp.swapaxes(k, 0, 1),
+                    part,
+                    options.acceptance,
+                    options.doublings,
+                ),
+                groups,
+                warm,
+                keys,
             )
+            warm = join([p[0] for p in parts])
+            info = join([p[1] for p in parts], axis=1)
+            tell("warm-up", start, info, started)
+        state, tuned = finish_warmup(warm, options.acceptance)
+        save(
+            path,
+            weights=state.position.weights,
+            latents=state.position.latents,
+            step_size=tuned.step_size,
+            inverse_mass=tuned.inverse_mass,
+        )
+    kept = np.load(path)
+    print("step sizes", kept["step_size"], flush=True)
+    return kept
 
-    warnings.simplefilter("ignore")
-    fit = method.fit(jax.random.key(options.seed), model, data, Driver(tell))
-    report = fit.sampler
-    print(report)
-    if options.keep:
-        np.savez(options.keep, weights=fit.posterior.samples.weights)
-    options.out.mkdir(parents=True, exist_ok=True)
+
+def tell(stage, start, info: DrawInfo, started):
+    print(
+        f"{time.time() - started:7.0f} s  {stage} {start + CHUNK_DRAWS}  "
+        f"{float(info.log_density.mean()):.1f}  acceptance "
+        f"{float(info.acceptance.mean()):.2f}  leapfrogs "
+        f"{float(info.leapfrogs.mean()):.0f}  divergent {int(info.divergent.sum())}",
+        flush=True,
+    )
+
+
+def main() -> None:
+    options = parse()
+    options.folder.mkdir(parents=True, exist_ok=True)
+    _, target, position = make_target(options)
+    pool = ThreadPoolExecutor(options.threads)
+    groups = np.array_split(np.arange(options.chains), options.threads)
+    kept = warm_up(options, target, position, pool, groups)
+    tuned = Tuned(jnp.asarray(kept["step_size"]), jnp.asarray(kept["inverse_mass"]))
+    inputs, nodes = check_points(target)
+    chunks = []
+    key = jax.random.fold_in(jax.random.key(options.seed), 2)
+    last = Unknowns(
+        jnp.asarray(kept["weights"]),
+        jnp.asarray(kept["latents"]),
+        position.log_noise_var,
+    )
+    init = jax.jit(jax.vmap(lambda p: blackjax.nuts.init(p, target.log_density)))
+    started = time.time()
+    for start in range(0, options.draws, CHUNK_DRAWS):
+        path = options.folder / f"{options.kind}-{start:06d}.npz"
+        if not path.exists():
+            keys = jnp.swapaxes(_keys(key, start, options.chains), 0, 1)
+            begun = time.time()
+            parts = on_threads(
+                pool,
+                lambda p, t, k: draw_chunk(
+                    target, init(p), t, jnp.swapaxes(k, 0, 1), options.doublings
+                ),
+                groups,
+                last,
+                tuned,
+                keys,
+            )
+            draws = join([p[1] for p in parts], axis=1)
+            info = join([p[2] for p in parts], axis=1)
+            save(
+                path,
+                weights=draws.weights,
+                latents=draws.latents[-1],
+                summary=predictive_summary(target, draws, inputs, nodes),
+                seconds=time.time() - begun,
+                **info._asdict(),
+            )
+            tell("draws", start, info, started)
+        chunk = dict(np.load(path))
+        chunks.append(chunk)
+        last = last._replace(
+            weights=jnp.asarray(chunk["weights"][-1]),
+            latents=jnp.asarray(chunk["latents"]),
+        )
+        if (
+            len(chunks) % 4 == 0
+            and not (
+                options.folder / f"{options.kind}-{start + CHUNK_DRAWS:06d}.npz"
+            ).exists()
+        ):
+            report(options, chunks)
+
+
+def report(options, chunks):
+    """Mixing so far."""
+    summary = np.concatenate([c["summary"] for c in chunks])
+    info = DrawInfo(
+        *(np.concatenate([c[name] for c in chunks]) for name in DrawInfo._fields)
+    )
+    found = judge_mixing(summary, info)
+    print(found, flush=True)
     result = {
-        "command": "python scripts/hmc_reference.py "
-        + " ".join(
-            f"--{name} {value}"
-            for name, value in vars(options).items()
-            if name not in ("out", "keep")
-        ),
+        "command": f"python scripts/hmc_reference.py --kind {options.kind} --warmup "
+        f"{options.warmup} --draws {options.draws} --chains {options.chains} "
+        f"--doublings {options.doublings} --nodes {options.nodes} --seed "
+        f"{options.seed} --folder FOLDER",
         "date": datetime.date.today().isoformat(),
         "versions": {"jax": jax.__version__, "blackjax": blackjax.__version__},
-        "seconds": round(time.time() - started),
-        "max_rhat": report.max_rhat,
-        "min_ess": report.min_ess,
-        "mixed": report.mixed,
-        "divergences": report.num_divergences,
-        "acceptance_rate": report.acceptance_rate,
-        "mean_leapfrogs": report.mean_leapfrogs,
-        "chains": report.num_chains,
-        "draws": report.num_draws,
+        "seconds_of_drawing": round(sum(float(c["seconds"]) for c in chunks)),
+        "max_rhat": found.max_rhat,
+        "min_ess": found.min_ess,
+        "mixed": found.mixed,
+        "divergences": found.num_divergences,
+        "acceptance_rate": found.acceptance_rate,
+        "mean_leapfrogs": found.mean_leapfrogs,
+        "chains": found.num_chains,
+        "draws": found.num_draws,
     }
+    options.out.mkdir(parents=True, exist_ok=True)
     path = options.out / f"depeweg_{options.kind}.json"
     path.write_text(json.dumps(result, indent=2) + "\n")
 

@@ -24,6 +24,7 @@ import optax
 from jax.flatten_util import ravel_pytree
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from ncai.compilation import keep_compiled_programs
 from ncai.model import Model, PriorState
 from ncai.types import Data
 
@@ -247,6 +248,7 @@ class Driver:
         On Ctrl-C the state of the last whole chunk is returned and `interrupted` set:
         the caller decides whether that is worth keeping.
         """
+        keep_compiled_programs()
         num_restarts = state.key.shape[0]
         if self.alive is None:
             self.alive = np.ones(num_restarts, bool)

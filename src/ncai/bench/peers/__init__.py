@@ -1,0 +1,1 @@
+"""What a researcher would write without this package: scripts that stand alone."""

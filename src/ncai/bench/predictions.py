@@ -1,0 +1,54 @@
+"""Rows a second of a prediction, and the memory it takes."""
+
+import multiprocessing
+import resource
+import time
+from collections.abc import Callable
+
+import numpy as np
+
+KINDS = {
+    "density": lambda dist, y: dist.log_prob(y),
+    "interval": lambda dist, y: dist.interval(0.95),
+    "quantile": lambda dist, y: dist.quantile(0.9),
+    "mean and std": lambda dist, y: (dist.mean(), dist.std()),
+}
+
+
+def prediction_rates(
+    say: Callable[[str], None], num_rows: int = 20_000, kinds=tuple(KINDS)
+) -> list[dict]:
+    """One entry a kind, each in a process of its own so that memory can be told."""
+    context = multiprocessing.get_context("spawn")
+    out = []
+    for kind in kinds:
+        with context.Pool(1) as pool:
+            found = pool.apply(_measure, (kind, num_rows))
+        out.append(found)
+        say(
+            f"{kind}, {num_rows} rows: {found['rows_a_second']:.0f} rows a second, "
+            f"peak memory {found['peak_megabytes']:.0f} MB"
+        )
+    return out
+
+
+def _measure(kind: str, num_rows: int) -> dict:
+    from ncai import BNNLVRegressor, make_dataset
+
+    rows = make_dataset("heavy-tail", seed=0).train
+    model = BNNLVRegressor(
+        inference="mfvi", preset="paper", max_steps=500, n_restarts=2, random_state=0
+    ).fit(rows.inputs, rows.targets[:, 0])
+    inputs = np.random.default_rng(0).uniform(-4, 4, size=(num_rows, 1))
+    targets = np.zeros(num_rows)
+    compute = KINDS[kind]
+    compute(model.predict_dist(inputs), targets)  # compiles
+    started = time.perf_counter()
+    compute(model.predict_dist(inputs), targets)
+    seconds = time.perf_counter() - started
+    return {
+        "kind": kind,
+        "rows": num_rows,
+        "rows_a_second": num_rows / seconds,
+        "peak_megabytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
+    }

@@ -1,0 +1,67 @@
+"""The cache of compiled programs: private, bounded, and the user's to refuse."""
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from ncai import compilation
+
+
+def folder_in_use(tmp_path, **environment):
+    """What a new process says; JAX's setting is left as a user would have it."""
+    inherited = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("JAX_", "NCAI_", "XDG_"))
+    }
+    code = (
+        "import jax\n"
+        "from ncai.compilation import keep_compiled_programs\n"
+        "print(keep_compiled_programs())\n"
+        "print(jax.config.jax_compilation_cache_dir)\n"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", code],
+        env=inherited | {"XDG_CACHE_HOME": str(tmp_path)} | environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return run.stdout.split()
+
+
+def test_on_by_default_in_a_private_folder(tmp_path):
+    folder = tmp_path / "ncai" / "compiled"
+    assert folder_in_use(tmp_path) == [str(folder)] * 2
+    assert folder.stat().st_mode & 0o077 == 0
+
+
+def test_off_when_asked(tmp_path):
+    assert folder_in_use(tmp_path, NCAI_CACHE_DIR="off") == ["None", "None"]
+
+
+def test_the_setting_of_jax_wins(tmp_path):
+    said = folder_in_use(tmp_path, JAX_COMPILATION_CACHE_DIR=str(tmp_path / "own"))
+    assert said == ["None", str(tmp_path / "own")]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="modes of files are POSIX")
+def test_a_folder_that_others_can_write_is_not_used(tmp_path):
+    folder = tmp_path / "compiled"
+    folder.mkdir(mode=0o700)
+    assert compilation._is_private(folder)
+    folder.chmod(0o777)
+    assert not compilation._is_private(folder)
+
+
+def test_the_oldest_programs_go_first(tmp_path):
+    for age in range(6):
+        path = tmp_path / f"program{age}"
+        path.write_bytes(b"x" * 100)
+        os.utime(path, (1000 - age, 1000 - age))
+    compilation._drop_oldest(tmp_path, 600)
+    assert len(list(tmp_path.iterdir())) == 6
+    compilation._drop_oldest(tmp_path, 599)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["program0", "program1"]
