@@ -1,6 +1,7 @@
 """What cannot be is refused before any work, in a sentence that helps."""
 
 import numpy as np
+import pandas as pd
 import pytest
 from sklearn.exceptions import NotFittedError
 
@@ -69,6 +70,13 @@ ARGUMENTS = [
     ({"hidden": [[8], [8]]}, ["hidden=[[8], [8]]", "whole numbers"]),
     ({"hidden": None}, ["hidden=None", "whole numbers"]),
     ({"network": "mlp"}, ["network='mlp'", "init(", "apply("]),
+    ({"network": MLP}, ["network=MLP is a class", "give an instance", "MLP()"]),
+    ({"refit": "x"}, ["refit='x'", "True or False"]),
+    ({"progress": "yes"}, ["progress='yes'", "True or False"]),
+    ({"standardize": None}, ["standardize=None", "True or False"]),
+    ({"plateau": 2}, ["plateau=2", "True or False"]),
+    ({"random_state": "a"}, ["random_state='a'", "whole number", "or None"]),
+    ({"random_state": -1}, ["random_state=-1", "from 0 to"]),
     ({"n_restarts": 0}, ["n_restarts=0", "at least 1"]),
     ({"n_restarts": True}, ["n_restarts=True", "whole number"]),
     ({"max_steps": 0}, ["max_steps=0", "at least 1"]),
@@ -107,10 +115,6 @@ ARGUMENTS = [
     (
         {"inference": "hmc_marginal", "latent_dim": 3},
         ["inference='hmc_marginal'", "not 3", "use 'hmc'"],
-    ),
-    (
-        {"inference": "ncai", "latent_dim": 0},
-        ["inference='ncai'", "latent_dim=0", "'mfvi'"],
     ),
     ({"inference": "map", "refit": True}, ["refit=True", "'map'", "fraction=0"]),
     ({"start": "warm"}, ["start='warm'", "'random'"]),
@@ -178,6 +182,32 @@ def test_rows_that_cannot_be(cls, x, y, part):
     assert part in str(error.value)
 
 
+NOT_FINITE = [
+    (X, with_value(Y, np.nan), "Input y contains NaN in 1 row, first in row 3 (the "),
+    (
+        np.c_[X, with_value(X, np.inf)],
+        Y,
+        "infinity in 1 row, first in row 3 of column 1 ",
+    ),
+    (
+        pd.DataFrame({"a": X[:, 0], "b": with_value(X[:, 0], np.nan)}).replace(
+            X[7], np.nan
+        ),
+        Y,
+        "X contains NaN in 2 rows, first in row 3 of column 'b' (the first row is 0); ",
+    ),
+    (np.where(X == X[2], None, X), Y, "Input X contains NaN in 1 row, first in row 2 "),
+]
+
+
+@pytest.mark.usefixtures("no_training")
+@pytest.mark.parametrize(("x", "y", "part"), NOT_FINITE)
+def test_values_that_are_not_finite_are_found(x, y, part):
+    with pytest.raises(ValueError, match="remove their rows") as error:
+        BNNLVRegressor().fit(x, y)
+    assert_helpful(error, part)
+
+
 @pytest.mark.usefixtures("no_training")
 @pytest.mark.parametrize(
     ("arguments", "part"),
@@ -186,11 +216,14 @@ def test_rows_that_cannot_be(cls, x, y, part):
         ({"y_valid": Y}, "X_valid and y_valid together"),
         ({"X_valid": X, "y_valid": Y[:5]}, "inconsistent numbers of samples"),
         ({"X_valid": np.c_[X, X], "y_valid": Y}, "2 features"),
-        ({"X_valid": with_value(X, np.nan), "y_valid": Y}, "NaN"),
+        (
+            {"X_valid": with_value(X, np.nan), "y_valid": Y},
+            "Input X_valid contains NaN",
+        ),
         ({"X_valid": X, "y_valid": np.c_[Y, Y]}, "y_valid has 2 outputs; y has 1."),
         ({"sample_weight": -np.ones(40)}, "egative"),
         ({"sample_weight": np.zeros(40)}, "zero"),
-        ({"sample_weight": np.eye(40)[0]}, "sample_weight is above zero for 1 rows"),
+        ({"sample_weight": np.eye(40)[0]}, "sample_weight is above zero for 1 row;"),
     ],
 )
 def test_other_rows_that_cannot_be(arguments, part):
@@ -231,10 +264,13 @@ PREDICTIONS = [
     (lambda m: m.predict(X[:, 0]), ["Expected 2D array"]),
     (lambda m: m.predict(X[:0]), ["0 sample"]),
     (lambda m: m.predict(with_value(X, np.nan)), ["NaN"]),
-    (lambda m: m.predict_quantiles(X, 1.5), ["1.5", "between 0 and 1"]),
+    (lambda m: m.predict_quantiles(X, 1.5), ["1.5", "strictly between 0 and 1"]),
     (lambda m: m.predict_quantiles(X, [0.5, 0]), ["between 0 and 1"]),
     (lambda m: m.predict_interval(X, level=95), ["level=95", "between 0 and 1"]),
     (lambda m: m.sample_y(X, 0), ["n=0", "at least 1"]),
+    (lambda m: m.sample_y(X, 1, "a"), ["random_state='a'", "whole number"]),
+    (lambda m: m.sample_y(X, 1, -1), ["random_state=-1", "from 0 to"]),
+    (lambda m: m.latent_posterior(X, None), ["requires y"]),
     (lambda m: m.decompose_uncertainty(X, "bits"), ["measure='bits'", "'entropy'"]),
     (lambda m: m.log_score(X, Y[:5]), ["y has shape [5]", "[40]"]),
     (lambda m: m.log_score(X, with_value(Y, np.nan)), ["y holds NaN"]),
@@ -266,7 +302,12 @@ CONSTANT = {
 @pytest.mark.parametrize(("x", "y"), CONSTANT.values(), ids=CONSTANT)
 @pytest.mark.parametrize("inference", ["mfvi", "ncai"])
 def test_constants_are_served(x, y, inference):
-    model = BNNLVRegressor(**TINY_LATENT | {"inference": inference}).fit(x, y)
+    model = BNNLVRegressor(**TINY_LATENT | {"inference": inference})
+    if np.ptp(y) == 0:
+        with pytest.warns(UserWarning, match=r"y has the same value in every row \("):
+            model.fit(x, y)
+    else:
+        model.fit(x, y)
     mean, std = model.predict(X, return_std=True)
     assert np.isfinite(mean).all()
     assert np.isfinite(std).all()
@@ -276,6 +317,16 @@ def test_constants_are_served(x, y, inference):
         assert np.abs(mean.mean() - y[0]) < 2
     again = model.predict(x)
     assert np.abs(again.mean() - y.mean()) < 2
+
+
+@pytest.mark.usefixtures("no_training")
+def test_a_constant_output_among_others_is_named():
+    both = np.c_[Y, np.full_like(Y, 2.5)]
+    with (
+        pytest.warns(UserWarning, match=r"y in column 1 has the same .* \(2\.5\)"),
+        pytest.raises(AssertionError, match="training began"),
+    ):
+        BNNLVRegressor(**TINY_LATENT).fit(X, both)
 
 
 @pytest.mark.parametrize("number", [2, 3])

@@ -146,8 +146,14 @@ def test_predict_adds_what_is_asked_for(trained, tmp_path):
 
 BAD_TABLES = {
     "text.csv": ("a,y\n1,2\nred,3\n3,4\n", ["'a'", "'red'", "row 2", "numbers"]),
-    "gap.csv": ("a,y\n1,2\n,3\n3,4\n", ["'a'", "missing", "row 2"]),
-    "gap_y.csv": ("a,y\n1,2\n2,\n3,NA\n", ["'y'", "2 missing values", "row 2"]),
+    "gap.csv": (
+        "a,y\n1,2\n,3\n3,4\n",
+        ["'a'", "1 missing value, in row 2", "or leave the column out (--drop)."],
+    ),
+    "gap_y.csv": (
+        "a,y\n1,2\n2,\n3,NA\n",
+        ["'y'", "2 missing values", "row 2", "fill them in or remove those rows."],
+    ),
     "yes.csv": ("a,y\nTrue,2\nFalse,3\nTrue,4\n", ["'a'", "'True'"]),
     "inf.csv": ("a,y\n1,2\ninf,3\n3,4\n", ["'a'", "'inf'", "row 2"]),
     "other.csv": ("a,b\n1,2\n2,3\n", ["no column 'y'", "'a', 'b'"]),
@@ -155,10 +161,13 @@ BAD_TABLES = {
     "double.csv": ("a,a,y\n1,2,3\n1,2,3\n", ["two columns named 'a'"]),
     "nameless.csv": ("a,,y\n1,2,3\n1,2,3\n", ["no name for column 2"]),
     "long.csv": ("a,y\n1,2,3\n1,2,3\n", ["more values"]),
-    "ragged.csv": ("a,y\n1,2\n1,2,3\n", ["cannot be read"]),
+    "ragged.csv": ("a,y\n1,2\n1,2,3\n", ["line 3 of", "has 3 values", "have 2"]),
+    "binary.csv": ("a,y\n\0\1\2\n", ["not a text file"]),
+    "latin.csv": (b"a,y\n1,\xe9\n", ["not a text file"]),
+    "quote.csv": ('a,y\n1,"2\n', ["cannot be read as a table: EOF"]),
     "empty.csv": ("", ["empty"]),
     "header.csv": ("a,y\n", ["no rows"]),
-    "short.csv": ("a,y\n1,2\n", ["1 rows", "at least 3"]),
+    "short.csv": ("a,y\n1,2\n", ["1 row;", "at least 3"]),
     "alone.csv": ("y\n1\n2\n3\n", ["no column left"]),
     "table.xlsx": ("a,y\n1,2\n", ["must end in", ".csv"]),
     "plain.csv.gz": ("a,y\n1,2\n", ["cannot be read"]),
@@ -168,7 +177,8 @@ BAD_TABLES = {
 @pytest.mark.parametrize("name", BAD_TABLES)
 def test_fit_refuses_a_bad_table(name, tmp_path):
     text, words = BAD_TABLES[name]
-    (tmp_path / name).write_text(text)
+    content = text if isinstance(text, bytes) else text.encode()
+    (tmp_path / name).write_bytes(content)
     result = run("fit", tmp_path / name, "--target", "y", "--out", tmp_path / "m.ncai")
     assert refused(result, name, *words)
     assert [path.name for path in tmp_path.iterdir()] == [name]
@@ -177,17 +187,24 @@ def test_fit_refuses_a_bad_table(name, tmp_path):
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        (["--inference", "magic"], ["inference='magic'", "ncai"]),
-        (["--preset", "none"], ["preset='none'"]),
+        (["--inference", "magic"], ["--inference 'magic' must", "'ncai'"]),
+        (["--preset", "none"], ["--preset 'none'"]),
         (["--hidden", "wide"], ["--hidden", "50,50"]),
         (["--hidden", "0"], ["0"]),
         (["--time-limit", "soon"], ["--time-limit", "5m"]),
-        (["--valid", "1.5"], ["validation_fraction=1.5"]),
-        (["--latent-dim", "0"], ["latent_dim=0", "mfvi"]),
+        (["--valid", "1.5"], ["--valid 1.5 must"]),
+        (["--latent-dim", "-1"], ["--latent-dim -1 must"]),
+        (["--restarts", "0"], ["--restarts 0 must"]),
+        (["--max-steps", "0"], ["--max-steps 0 must"]),
+        (
+            ["--inference", "hmc_marginal", "--latent-dim", "3"],
+            ["--inference 'hmc_marginal' integrates", "for --latent-dim of at most 2"],
+        ),
         (["--seed", "-1"], ["--seed"]),
         (["--features", "a,c"], ["no column 'c'"]),
         (["--features", "a,y"], ["target 'y'"]),
         (["--drop", "c"], ["no column 'c'"]),
+        (["--drop", "id,y"], ["--drop holds the target 'y'"]),
     ],
 )
 def test_fit_refuses_a_bad_option(options, words, data, tmp_path):
@@ -206,10 +223,20 @@ def test_no_command_replaces_a_file_unasked(data, tmp_path):
     assert refused(same, "also an input")
 
 
-def test_fit_refuses_a_place_it_cannot_write(data, tmp_path):
+def test_fit_refuses_a_place_it_cannot_write(data, tmp_path, monkeypatch):
     nowhere = run("fit", data, "--target", "y", "--out", tmp_path / "no" / "m.ncai")
-    assert refused(nowhere, "no folder")
+    assert refused(nowhere, "m.ncai: the folder", "does not exist")
     assert refused(run("fit", data, "--target", "y", "--out", tmp_path), "a folder")
+
+    def forbid(*_, **__):
+        raise PermissionError(13, "Permission denied", ".m.ncai.1f")
+
+    # Told before the table is read, in words about the place that was asked for.
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(table_commands.Path, "touch", forbid)
+    result = run("fit", "none.csv", "--target", "y", "--out", "m.ncai")
+    sentence = f"cannot write m.ncai: the folder {tmp_path} is not yours to change."
+    assert refused(result, sentence)
 
 
 def test_predict_refuses_what_it_cannot_use(trained, table, tmp_path):
@@ -217,14 +244,19 @@ def test_predict_refuses_what_it_cannot_use(trained, table, tmp_path):
     model, data = folder / "m.ncai", folder / "data.csv"
     (tmp_path / "broken.ncai").write_bytes(model.read_bytes()[:500])
     table[["a", "y"]].to_csv(tmp_path / "foreign.csv", index=False)
+    (tmp_path / "gap.csv").write_text("a,b\n1,2\n,3\n")
     out = ["--out", tmp_path / "p.csv"]
     before = sorted(tmp_path.iterdir())
     assert refused(run("predict", tmp_path / "broken.ncai", data, *out), "broken.ncai")
     assert refused(run("predict", data, data, *out), "data.csv")
     assert refused(run("predict", tmp_path / "none", data, *out), "no model file")
+    assert refused(run("predict", tmp_path, data, *out), "is a folder, not a model")
+    assert refused(run("predict", model, tmp_path, *out), "is a folder, not a table")
     assert refused(run("predict", model, tmp_path / "no.csv", *out), "no file")
     foreign = run("predict", model, tmp_path / "foreign.csv", *out)
     assert refused(foreign, "no column 'b'")
+    gap = run("predict", model, tmp_path / "gap.csv", *out)
+    assert refused(gap, "1 missing value, in row 2; fill it in or remove that row.")
     assert refused(run("predict", model, data, *out, "--level", "95"), "--level")
     assert refused(run("predict", model, data, *out, "--quantiles", "5"), "0.05")
     assert sorted(tmp_path.iterdir()) == before
@@ -240,10 +272,19 @@ def test_usage_errors_exit_with_2():
 
 
 @pytest.mark.parametrize(
-    ("error", "code"),
-    [(KeyboardInterrupt(), 130), (FitFailedError("all restarts failed."), 2)],
+    ("error", "code", "words"),
+    [
+        (
+            KeyboardInterrupt(),
+            130,
+            "Stopped before anything was trained; no model was written.\n",
+        ),
+        (FitFailedError("all restarts failed."), 2, "Error: all restarts failed.\n"),
+    ],
 )
-def test_a_fit_that_ends_early_leaves_nothing(error, code, data, tmp_path, monkeypatch):
+def test_a_fit_that_ends_early_leaves_nothing(
+    error, code, words, data, tmp_path, monkeypatch
+):
     def stop(*_):
         raise error
 
@@ -251,7 +292,7 @@ def test_a_fit_that_ends_early_leaves_nothing(error, code, data, tmp_path, monke
     out = ["--out", tmp_path / "m.ncai"]
     result = run("fit", data, "--target", "y", *out)
     assert result.exit_code == code
-    assert "Traceback" not in result.stderr
+    assert result.stderr == words
     assert not list(tmp_path.iterdir())
 
 

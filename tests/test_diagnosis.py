@@ -74,12 +74,44 @@ def test_two_clumps_whose_samples_match_are_told_apart_from_a_real_mismatch(inpu
     assert "samples of q(z) do match the prior" in found.prior_verdict
 
 
-def test_a_narrow_posterior_is_reported_by_its_width(inputs):
-    found = diagnose(inputs, 0.3 * rng_of(2).normal(size=NUM_ROWS), stds=0.01)
-    assert not found.differs_from_prior
-    assert found.std_ratio == pytest.approx(0.3, abs=0.04)
+@pytest.mark.parametrize(
+    ("width", "word"), [(0.3, "narrow"), (0.49, "narrow"), (2, "wide")]
+)
+def test_a_gaussian_of_another_width_is_not_like_its_prior(inputs, width, word):
+    found = diagnose(inputs, width * rng_of(2).normal(size=NUM_ROWS), stds=0.01)
+    assert found.means_are_gaussian
+    assert not found.width_matches_prior
+    assert found.differs_from_prior
+    assert not found.samples_match_prior
+    assert found.std_ratio == pytest.approx(width, rel=0.1)
     assert found.ks_p_value < 0.01
-    assert "0.3" in found.prior_verdict.rpartition(";")[2]
+    assert "differs from its prior: Gaussian in shape" in found.prior_verdict
+    assert f"too {word}; q(z) is" in found.prior_verdict
+
+
+def test_one_narrow_dimension_is_not_made_up_for_by_a_wide_one(inputs):
+    means = rng_of(2).normal(size=(NUM_ROWS, 2)) * [0.6, 1.28]
+    found = diagnose(inputs, means, stds=0.01)
+    assert found.std_ratio == pytest.approx(0.6, abs=0.06)
+    assert found.differs_from_prior
+
+
+def test_a_gaussian_in_another_place_is_not_like_its_prior(inputs):
+    found = diagnose(inputs, 0.5 + rng_of(2).normal(size=NUM_ROWS), stds=0.01)
+    assert found.means_are_gaussian
+    assert found.width_matches_prior
+    assert found.differs_from_prior
+    assert "samples of q(z) lie elsewhere; KS 0." in found.prior_verdict
+
+
+def test_the_limits_hold_for_noise_and_for_many_rows():
+    few = diagnose(rng_of(1).normal(size=(20, 1)), rng_of(2).normal(size=20), stds=0.0)
+    assert few.std_ratio_limits[1] == pytest.approx(1.2 + 1.96 / 40**0.5, abs=1e-3)
+    # A tenth too narrow is within the tolerance, however sure we are of it.
+    x, z = rng_of(1).normal(size=(5000, 1)), 0.9 * rng_of(2).normal(size=5000)
+    many = diagnose(x, z, stds=0.0, max_rows=100, num_permutations=19)
+    assert many.ks_sample_p_value < 0.01
+    assert not many.differs_from_prior
 
 
 @pytest.mark.parametrize("value", [0.0, 0.1])
@@ -138,7 +170,7 @@ def test_references_and_p_values_agree(inputs, level, num_permutations):
         )
         above = found.mi_x_mean > found.mi_reference
         assert above == found.depends_on_inputs
-        assert (found.hz_p_value < 1 - level) == found.differs_from_prior
+        assert (found.hz_p_value >= 1 - level) == found.means_are_gaussian
 
 
 def test_the_level_is_kept_under_noise():

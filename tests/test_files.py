@@ -15,6 +15,7 @@ from safetensors import safe_open
 from safetensors.numpy import save_file
 
 from ncai import MLP, BNNLVRegressor, BNNRegressor, ModelFileError, files
+from ncai.atomic import check_writable
 
 # The sizes of `test_contracts.py`, so that compiled programs are shared.
 TINY = {
@@ -63,11 +64,12 @@ def saved(path):
 
 
 def rewrite(path, change_header=None, change_arrays=None):
-    """The same file with another header or other arrays."""
+    """The same file with another header or other arrays, and without a checksum."""
     with safe_open(path, framework="numpy") as handle:
         metadata = handle.metadata()
         arrays = {name: handle.get_tensor(name) for name in handle.keys()}
     header = json.loads(metadata["ncai"])
+    header.pop(files.CHECKSUM, None)
     if change_header is not None:
         header = change_header(header)
     if change_arrays is not None:
@@ -111,8 +113,8 @@ def test_every_kind_of_posterior_comes_back(inference, changes, path):
 
 def test_settings_and_reports_come_back(saved):
     model, loaded = fitted(), BNNLVRegressor.load(saved)
-    expected = model.get_params() | {"random_state": None}
-    assert loaded.get_params() == expected
+    assert loaded.get_params() == model.get_params()
+    assert loaded.random_state == 0
     assert loaded.settings_["max_steps"] == model.settings_["max_steps"]
     for name in ("stop_reasons_", "n_iter_", "fit_seconds_", "seed_", "score_name_"):
         assert getattr(loaded, name) == getattr(model, name)
@@ -141,6 +143,7 @@ def test_infinite_tolerances_and_generators_can_be_saved(path):
     loaded = BNNLVRegressor.load(path)
     assert loaded.input_tolerance == float("inf")
     assert loaded.hidden == (8,)
+    assert loaded.random_state is None
     assert_same_predictions(model, loaded)
 
 
@@ -283,6 +286,35 @@ def test_a_truncated_file_is_refused(share, saved):
     assert_one_sentence(error, saved)
 
 
+def test_a_flipped_bit_is_seen_wherever_it_is(saved):
+    content = saved.read_bytes()
+    start = 8 + int.from_bytes(content[:8], "little")  # of the tensors
+    for place in (start, (start + len(content)) // 2, len(content) - 1):
+        flipped = bytearray(content)
+        flipped[place] ^= 0x40
+        saved.write_bytes(flipped)
+        with pytest.raises(ModelFileError, match=r"damaged.*checksum") as error:
+            BNNLVRegressor.load(saved)
+        assert_one_sentence(error, saved)
+    # A number in the header, where it is still a header.
+    saved.write_bytes(content.replace(b'max_steps\\": 300', b'max_steps\\": 301'))
+    with pytest.raises(ModelFileError, match="checksum"):
+        BNNLVRegressor.load(saved)
+
+
+def test_a_file_without_a_checksum_is_read_if_its_numbers_are_finite(saved):
+    rewrite(saved)
+    assert_same_predictions(fitted(), BNNLVRegressor.load(saved))
+
+    def spoil(arrays):
+        arrays["mean.weights"] = np.full_like(arrays["mean.weights"], np.nan)
+
+    rewrite(saved, change_arrays=spoil)
+    with pytest.raises(ModelFileError, match=r"mean\.weights holds NaN") as error:
+        BNNLVRegressor.load(saved)
+    assert_one_sentence(error, saved)
+
+
 @pytest.mark.parametrize(
     "metadata",
     [
@@ -368,10 +400,39 @@ def test_a_latent_model_is_no_plain_one(saved):
 def test_a_missing_file_is_missing(tmp_path):
     with pytest.raises(FileNotFoundError, match="no model file at"):
         BNNLVRegressor.load(tmp_path / "none")
-    with pytest.raises(FileNotFoundError, match="no model file at"):
+    with pytest.raises(IsADirectoryError, match="is a folder, not a model file"):
         BNNLVRegressor.load(tmp_path)
-    with pytest.raises(FileNotFoundError, match=r"folder .* does not exist"):
+
+
+def test_a_place_that_cannot_be_written_is_named(tmp_path, monkeypatch):
+    with pytest.raises(FileNotFoundError, match=r"folder .*none does not exist"):
         fitted().save(tmp_path / "none" / "model")
+    with pytest.raises(IsADirectoryError, match=r"cannot write .*: it is a folder\."):
+        fitted().save(tmp_path)
+    monkeypatch.chdir(tmp_path)
+    for error, reason in [
+        (PermissionError(13, "Permission denied", ".m.1f"), "is not yours to change"),
+        (FileNotFoundError(2, "No such file", ".m.1f"), "takes no new files"),
+        (OSError(28, "No space left", ".m.1f"), "No space left"),
+    ]:
+
+        def fail(*_, error=error, **__):
+            raise error
+
+        monkeypatch.setattr(files.Path, "write_bytes", fail)
+        monkeypatch.setattr(files.Path, "touch", fail)
+        for write in (fitted().save, lambda name: check_writable(files.Path(name))):
+            with pytest.raises(type(error), match=reason) as found:
+                write("m.ncai")
+            message = str(found.value)
+            assert message.startswith("cannot write m.ncai: ")
+            assert message.endswith(".")
+            assert ".m.1f" not in message
+            assert found.value.errno == error.errno
+            assert (str(tmp_path) in message) == ("folder" in message)
+    monkeypatch.undo()
+    check_writable(tmp_path / "m.ncai")
+    assert not list(tmp_path.iterdir())
 
 
 # ----- Writing ------------------------------------------------------------------------

@@ -91,6 +91,17 @@ def test_latent_undoes_the_scaling():
     assert (below.get_ydata()[0], above.get_ydata()[0]) == (-1.0, 1.0)
 
 
+def test_no_point_lies_on_the_edge(data):
+    x = data.train.inputs
+    for ax in (
+        plot.density(data.oracle, x, data.train.targets, grid=(9, 9)),
+        plot.latent_values(x, np.zeros_like(x), 1.0),
+    ):
+        low, high = ax.get_xlim()
+        assert low < x.min() - 0.1
+        assert high > x.max() + 0.1
+
+
 def test_refusals(data):
     with pytest.raises(ValueError, match="no latents to show"):
         plot.latent(SimpleNamespace(latent_posterior_=None))

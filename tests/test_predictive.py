@@ -447,6 +447,8 @@ def test_samples_have_the_moments_of_the_mixture():
     np.testing.assert_allclose(samples.std(0), std, rtol=5 * (5 / 4 / 20_000) ** 0.5)
     np.testing.assert_array_equal(samples, predictive.sample(20_000, seed=3))
     np.testing.assert_array_equal(samples[:7], predictive.sample(7, seed=3))
+    # Without a seed it is 0.
+    np.testing.assert_array_equal(predictive.sample(7), predictive.sample(7, seed=0))
     assert abs(np.corrcoef(samples.T)[0, 1]) < 0.05
     same_row = predictive[np.zeros(2000, int)]
     uniform = same_row.cdf(samples[:2000, 0])
@@ -456,6 +458,7 @@ def test_samples_have_the_moments_of_the_mixture():
 def test_functions_use_one_weight_draw_for_all_rows():
     predictive = make(num_rows=5, num_latent=1024)
     functions = predictive.sample_functions(16, seed=0)
+    np.testing.assert_array_equal(predictive.sample_functions(16), functions)
     assert functions.shape == (16, 5)
     means, _ = components(predictive)
     by_draw = means.mean(2)[:, :, 0].T
@@ -550,14 +553,21 @@ def test_hundred_thousand_rows_need_little_memory():
         (lambda p: p.log_prob(np.zeros(3)), r"y has shape \[3\].*\[20\]"),
         (lambda p: p.cdf(np.full(20, np.nan)), "y holds NaN"),
         (lambda p: p.quantile(1.0), "q=1.0"),
-        (lambda p: p.quantile([0.5, np.nan]), "q="),
-        (lambda p: p.interval(95), "level=95"),
+        (lambda p: p.quantile([0.5, np.nan]), "q=.*strictly between 0 and 1"),
+        (lambda p: p.quantile("half"), "q='half' must be a number"),
+        (lambda p: p.interval(95), "level=95.*strictly between 0 and 1"),
+        (lambda p: p.interval("most"), "level='most' must be a number"),
+        (lambda p: p.prob_above("x"), "threshold='x' must be a number"),
         (lambda p: p.interval(kind="hdr"), "kind='hdr'"),
         (lambda p: p.decompose("range"), "measure='range'"),
         (lambda p: p.decompose(method="guess"), "method='guess'"),
         (lambda p: p.decompose(num_weight_draws=0), "num_weight_draws=0"),
         (lambda p: p.decompose("entropy", "nearest_neighbour", k=0), "k=0"),
         (lambda p: p.sample(0, seed=0), "n=0"),
+        (lambda p: p.sample("a"), "n='a'"),
+        (lambda p: p.sample(2, seed="a"), "seed='a' must be a whole number"),
+        (lambda p: p.sample_functions(2, seed=-1), "seed=-1 must be a whole number"),
+        (lambda p: p.decompose("entropy", seed=0.5), "seed=0.5"),
         (lambda p: p.sample_functions(2, seed=0, latent="none"), "latent='none'"),
         (lambda p: p.log_prob_grid(1.0), "values has shape"),
     ],

@@ -4,25 +4,33 @@ import re
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
-from ncai import settings
+from ncai import cli, settings
 
 README = Path(__file__).parents[1] / "README.md"
 
 
-def test_python_blocks_run(tmp_path, monkeypatch, capsys):
+def test_the_code_runs(tmp_path, monkeypatch, capsys):
     # Few steps: this is about the code, not the fit.
     monkeypatch.setitem(settings.PRESETS["default"], "max_steps", 300)
     monkeypatch.chdir(tmp_path)
-    blocks = re.findall(r"```python\n(.*?)```", README.read_text(), re.S)
-    assert len(blocks) >= 4
+    blocks = re.findall(r"```(python)?\n(.*?)```", README.read_text(), re.S)
+    assert len(blocks) >= 6
     names: dict = {}
-    for block in blocks:
-        exec(compile(block, str(README), "exec"), names)
+    for language, block in blocks:
+        if language:
+            exec(compile(block, str(README), "exec"), names)
+            continue
+        for line in block.splitlines():
+            if line.startswith("ncai "):
+                result = CliRunner().invoke(cli.app, line.split()[1:])
+                assert result.exit_code == 0, result.stderr
     printed = capsys.readouterr().out
     assert "aleatoric" in printed
     assert "white noise of this size" in printed
-    assert (tmp_path / "model.ncai").is_file()
+    written = {path.name for path in tmp_path.iterdir()}
+    assert written >= {"waves.ncai", "table.ncai", "predictions.csv"}
 
 
 @pytest.mark.parametrize("command", ["make demo", "make test"])

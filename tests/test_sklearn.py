@@ -10,6 +10,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from ncai import BNNLVRegressor, BNNRegressor
+from ncai.settings import resolve
 
 TINY = {
     "hidden": (8,),
@@ -83,6 +84,19 @@ def test_grid_search_picks_the_rate_that_learns():
     ).fit(x, y)
     assert search.best_params_ == {"learning_rate": 0.03}
     assert search.predict(x).shape == (60,)
+
+
+@pytest.mark.parametrize("inference", ["ncai", "ncai0"])
+def test_without_a_latent_ncai_is_mfvi(inference):
+    # So that a search over latent_dim=[0, 1] works; the argument stays as it was.
+    for model in (
+        BNNLVRegressor(0, inference),
+        BNNRegressor(inference),
+        clone(BNNLVRegressor(0, inference)),
+    ):
+        assert resolve(model._settings())["inference"] == "mfvi"
+        assert model.inference == inference
+    assert resolve(BNNLVRegressor(1, inference)._settings())["inference"] == inference
 
 
 def test_cross_validation_with_the_log_score():
@@ -216,7 +230,7 @@ def test_a_row_of_weight_two_is_two_rows():
     [
         (np.r_[-1.0, np.ones(39)], "[Nn]egative"),
         (np.zeros(40), "zero"),
-        (np.eye(40)[0], "sample_weight is above zero for 1 rows"),
+        (np.eye(40)[0], "sample_weight is above zero for 1 row;"),
         (np.ones(39), "sample_weight"),
         (np.full(40, np.nan), "NaN"),
     ],

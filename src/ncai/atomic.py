@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all."""
+"""Files that appear whole or not at all, and words for those that cannot be had."""
 
 import os
 import uuid
@@ -12,15 +12,61 @@ def replacing(path: Path) -> Iterator[Path]:
     """A temporary path beside `path`, moved there if the block ends well.
 
     Not by `tempfile`: its files are for their owner alone, whatever the umask says.
+    An OSError comes out as its own class, with a sentence that names `path`.
     """
-    if not path.parent.is_dir():
-        raise FileNotFoundError(
-            f"cannot write {path}: the folder {path.parent} does not exist."
-        )
-    temporary = path.with_name(f".{path.name}.{uuid.uuid4().hex}")
+    _require_place(path)
+    temporary = _beside(path)
     try:
         yield temporary
         os.replace(temporary, path)
-    except BaseException:
+    except BaseException as error:
         temporary.unlink(missing_ok=True)
+        if isinstance(error, OSError):
+            raise _about(path, error) from error
         raise
+
+
+def check_writable(path: Path) -> None:
+    """Refuse a path that `replacing` could not write, by trying its folder."""
+    _require_place(path)
+    temporary = _beside(path)
+    try:
+        temporary.touch()
+        temporary.unlink()
+    except OSError as error:
+        raise _about(path, error) from error
+
+
+def require_file(path: Path, kind: str) -> None:
+    """Refuse a path to read that is a folder, or nothing."""
+    if path.is_dir():
+        raise IsADirectoryError(f"{path} is a folder, not a {kind}.")
+    if not path.is_file():
+        raise FileNotFoundError(f"there is no {kind} at {path}.")
+
+
+def _require_place(path: Path) -> None:
+    if not path.parent.is_dir():
+        raise FileNotFoundError(
+            f"cannot write {path}: the folder {path.parent.absolute()} does not exist."
+        )
+    if path.is_dir():
+        raise IsADirectoryError(f"cannot write {path}: it is a folder.")
+
+
+def _beside(path: Path) -> Path:
+    return path.with_name(f".{path.name}.{uuid.uuid4().hex}")
+
+
+def _about(path: Path, error: OSError) -> OSError:
+    """The same kind of error, said of `path` and not of the temporary file."""
+    folder = path.parent.absolute()
+    if isinstance(error, PermissionError):
+        reason = f"the folder {folder} is not yours to change"
+    elif isinstance(error, FileNotFoundError):
+        reason = f"the folder {folder} takes no new files"
+    else:
+        reason = error.strerror or str(error) or type(error).__name__
+    named = type(error)(f"cannot write {path}: {reason}.")
+    named.errno = error.errno
+    return named

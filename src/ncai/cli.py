@@ -180,11 +180,18 @@ def fit(
         str, typer.Option(help="Nodes of each hidden layer.", metavar="50,50")
     ] = "50",
     latent_dim: Annotated[
-        int, typer.Option(help="Number of latent inputs; 0 is a plain BNN.")
+        int,
+        typer.Option(
+            help="Number of latent inputs; 0 is a plain BNN (ncai is then mfvi)."
+        ),
     ] = 1,
     restarts: Annotated[int, typer.Option(help="Random starts.")] = 10,
     max_steps: Annotated[
-        int | None, typer.Option(help="Limit on training steps; else the preset's.")
+        int | None,
+        typer.Option(
+            help="Limit on the steps of the main training, else the preset's; the warm "
+            "start adds up to a third of it, learning the noise a tenth."
+        ),
     ] = None,
     time_limit: Annotated[
         str | None,
@@ -224,9 +231,14 @@ def fit(
         "random_state": work.check_seed(seed),
         "progress": _is_terminal() and not quiet,
     }
-    model = work.fit_table(
-        data, target, work.parse_names(features), work.parse_names(drop), settings
-    )
+    columns = work.parse_names(features), work.parse_names(drop)
+    try:
+        model = work.fit_table(data, target, *columns, settings)
+    except KeyboardInterrupt:
+        typer.echo(
+            "Stopped before anything was trained; no model was written.", err=True
+        )
+        raise typer.Exit(EXIT_INTERRUPTED) from None
     model.save(out, include_training=False)
     if not quiet:
         typer.echo(work.summarise(model, target))
@@ -256,8 +268,8 @@ def predict(
         bool,
         typer.Option(
             "--decompose",
-            help="Add the columns aleatoric and epistemic, both standard deviations in "
-            "the units of y.",
+            help="Add the columns aleatoric and epistemic: standard deviations in the "
+            "units of y, whose squares add up to that of std (about).",
         ),
     ] = False,
     out: Annotated[

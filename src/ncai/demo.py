@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+from ncai.atomic import check_writable, replacing
 from ncai.datasets import make_dataset
 from ncai.datasets.synthetic import SyntheticData
 from ncai.diagnosis import LatentDiagnosis
@@ -12,6 +13,8 @@ from ncai.metrics import mpiw, picp
 
 LEVEL = 0.95
 PICTURE = "demo.png"
+# The data end at 4: a little room, so that no point is cut in half.
+_X = (-4.2, 4.2)
 # The paper's settings for this set (noise and latent variance are the true ones), but
 # fewer steps: by then NCAI is far ahead, and the demo stays below three minutes.
 _COMMON = {"preset": "paper", "standardize": False, "hidden": (50,)}
@@ -72,6 +75,7 @@ def run_demo(
     """
     out = Path(out)
     out.mkdir(parents=True, exist_ok=True)
+    check_writable(out / PICTURE)
     data = make_dataset("heavy_tail", seed)
     effort = {**(_QUICK if quick else _FULL), "progress": show, "random_state": seed}
     models = [
@@ -179,7 +183,8 @@ def draw(
     from ncai import plot
 
     # No pyplot: the demo must not depend on a window system.
-    figure = Figure(figsize=(13, 6.2), layout="constrained")
+    figure = Figure(figsize=(13, 6.6), layout="constrained")
+    figure.get_layout_engine().set(hspace=0.07, h_pad=0.08)  # pyright: ignore
     FigureCanvasAgg(figure)
     axes = figure.subplots(
         2, 1 + len(rows), sharex=True, sharey="row", height_ratios=(1.5, 1)
@@ -187,40 +192,31 @@ def draw(
     x, y = data.train.inputs, data.train.targets
     columns = [("Truth", "truth", data.oracle)]
     columns += [(row.name, row.colour_name, row.model) for row in rows]
-    for ax, (name, colour_name, model) in zip(axes[0], columns, strict=True):
+    truth_score = rows[0].log_likelihood + rows[0].gap
+    scores = [truth_score, *(row.log_likelihood for row in rows)]
+    for ax, (name, colour_name, model), score in zip(
+        axes[0], columns, scores, strict=True
+    ):
         colour = plot.COLOURS[colour_name]
         plot.density(
-            model,
-            x,
-            y,
-            ax,
-            colour=colour,
-            x_limits=(-4, 4),
-            y_limits=(-10, 10),
-            grid=grid,
+            model, x, y, ax, colour=colour, x_limits=_X, y_limits=(-10, 10), grid=grid
         )
         ax.set_title(name, color=colour, fontsize=14, fontweight="bold", pad=22)
-        # Only the plain BNN has no panel below that could carry the numbers.
-        ax.tick_params(labelbottom=colour_name == "BNN")
-        ax.set(xlabel="", ylabel="", yticks=range(-10, 11, 5))
-    truth_score = rows[0].log_likelihood + rows[0].gap
-    notes = [f"test log-likelihood {truth_score:.2f}"]
-    notes += [f"test log-likelihood {row.log_likelihood:.2f}" for row in rows]
-    for ax, note in zip(axes[0], notes, strict=True):
-        ax.text(0.5, 1.02, note, transform=ax.transAxes, ha="center", va="bottom")
+        ax.text(
+            *(0.5, 1.02),
+            f"test log-likelihood {score:.2f}",
+            transform=ax.transAxes,
+            ha="center",
+            va="bottom",
+        )
+        ax.set(xlabel="", ylabel="", xticks=range(-4, 5, 2), yticks=range(-10, 11, 5))
+        ax.tick_params(labelbottom=True)
     axes[0, 0].set_ylabel("y", fontsize=12)
-    axes[0, 0].legend(
-        loc="upper left", frameon=False, fontsize=9, handlelength=1.6, markerscale=2.5
-    )
 
     _draw_latents(axes[1], data, rows)
-    # Written aside first, so that a stopped run leaves no half picture.
-    unfinished = path.with_name(f".{path.stem}.unfinished{path.suffix}")
-    try:
-        figure.savefig(unfinished, dpi=110)
-        unfinished.replace(path)
-    finally:
-        unfinished.unlink(missing_ok=True)
+    figure.supxlabel(_explanation(rows), fontsize=10, color=plot.COLOURS["truth"])
+    with replacing(path) as unfinished:
+        figure.savefig(unfinished, dpi=110, format=path.suffix[1:])
 
 
 def _draw_latents(axes, data: SyntheticData, rows: list[DemoRow]) -> None:
@@ -235,37 +231,57 @@ def _draw_latents(axes, data: SyntheticData, rows: list[DemoRow]) -> None:
         axes[0],
         colour=plot.COLOURS["truth"],
     )
-    hz, mi = _noise_levels(rows)
     reaches = [axes[0].get_ylim()[1]]
     titles = ["the z that made the data"]
     for ax, row in zip(axes[1:], rows, strict=True):
         found = row.diagnosis
         if found is None:
+            # The plain BNN has no z: its place is free for the legend.
             ax.set_axis_off()
-            ax.text(
-                *(0.5, 0.5),
-                "no latent variable:\nnoise of equal width everywhere\n\n"
-                f"(white noise in place of z has\n"
-                f"HZ below {hz:.1f} and MI below {mi:.2f})",
-                transform=ax.transAxes,
-                ha="center",
-                va="center",
-                color="#4d4d4d",
-            )
-            titles.append("")
+            _draw_legend(ax)
+            titles.append("no z: equal noise everywhere")
             continue
         plot.latent(row.model, ax, colour=plot.COLOURS[row.colour_name])
         reaches.append(ax.get_ylim()[1])
         titles.append(f"inferred z:  HZ {found.hz:.1f},  MI {found.mi_x_mean:.2f}")
     for ax, title in zip(axes, titles, strict=True):
-        ax.set(xlim=(-4, 4), ylim=(-max(reaches), max(reaches)), ylabel="")
-        ax.set_title(title, fontsize=9.5)
+        ax.set(xlim=_X, ylim=(-max(reaches), max(reaches)), ylabel="")
+        ax.set_title(title, fontsize=10)
     axes[0].set_ylabel("z", fontsize=12)
-    axes[0].text(
-        *(0.99, 0.99),
-        "dashed: 2 prior standard deviations",
-        transform=axes[0].transAxes,
-        ha="right",
-        va="top",
-        fontsize=8,
+
+
+def _draw_legend(ax) -> None:
+    """What points, lines and shades mean in all panels."""
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import Patch
+
+    from ncai.plot import COLOURS
+
+    grey = COLOURS["truth"]
+    ax.legend(
+        handles=[
+            Line2D([], [], marker=".", linestyle="", color="black", label="data"),
+            Line2D([], [], color="black", label="mean of y"),
+            Line2D([], [], color=grey, label=f"{LEVEL:.0%} interval of y"),
+            Patch(color=grey, alpha=0.3, label="density of y"),
+            Line2D(
+                *([], []),
+                color="black",
+                linestyle="--",
+                label="2 prior std. deviations of z",
+            ),
+        ],
+        loc="center",
+        frameon=False,
+        fontsize=10,
+        labelspacing=0.7,
+    )
+
+
+def _explanation(rows: list[DemoRow]) -> str:
+    hz, mi = _noise_levels(rows)
+    return (
+        "HZ: how far z is from Gaussian (Henze-Zirkler); white noise of this size "
+        f"stays below {hz:.1f} in 95% of cases.\nMI: what z tells about x (mutual "
+        f"information, in nats); white noise stays below {mi:.2f}."
     )

@@ -10,6 +10,7 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy import stats
 
 from ncai.latent_statistics import (
     aggregated_posterior_divergences,
@@ -25,6 +26,17 @@ from ncai.metrics import ks_statistic
 _NO_INFORMATION = "z carries no information: all its means are equal"
 # 1 - 0.9 is a little below 0.1, which a p-value of exactly 0.1 must not notice.
 _ROUNDING = 1e-9
+# How much wider or narrower than its prior q(z) may be beyond what chance explains: a
+# prediction's spread through z is then off by as much, which is little beside what
+# mean-field inference does to the weights. Without it, any fit to many rows would fail.
+_WIDTH_TOLERANCE = 0.2
+# The distance of N(0, 1) and a Gaussian that much wider, where their densities cross.
+_CROSSING = np.sqrt(
+    2 * np.log(1 + _WIDTH_TOLERANCE) / (1 - (1 + _WIDTH_TOLERANCE) ** -2)
+)
+_KS_TOLERANCE = float(
+    stats.norm.cdf(_CROSSING) - stats.norm.cdf(_CROSSING / (1 + _WIDTH_TOLERANCE))
+)
 
 
 @dataclass(frozen=True)
@@ -63,7 +75,8 @@ class LatentDiagnosis:
         kl_q_p: KL(q(z) || prior).
         kl_p_q: KL(prior || q(z)).
         offdiag_cov: norm of the covariances between latent means.
-        std_ratio: standard deviation of q(z) in units of the prior's.
+        std_ratio: standard deviation of q(z) in units of the prior's; of several
+            dimensions the one farthest from 1.
     """
 
     num_rows: int
@@ -101,15 +114,48 @@ class LatentDiagnosis:
         return not self.collapsed and self.mi_p_value <= 1 - self.level + _ROUNDING
 
     @property
-    def differs_from_prior(self) -> bool:
-        """Whether the latent means are less Gaussian than noise would be.
+    def means_are_gaussian(self) -> bool:
+        """Whether the latent means are as Gaussian as noise, whatever their width.
 
-        On the means, as in the paper, so that means that are all equal differ too,
-        however wide their posteriors. A strict reading: under exact inference q(z)
-        equals the prior but its means need not be Gaussian; see
-        `samples_match_prior`.
+        On the means, as in the paper, so that means that are all equal fail, however
+        wide their posteriors. A strict reading: under exact inference q(z) equals the
+        prior but its means need not be Gaussian; see `samples_match_prior`.
         """
-        return self.hz > self.hz_reference
+        return self.hz <= self.hz_reference
+
+    @property
+    def std_ratio_limits(self) -> tuple[float, float]:
+        """What `std_ratio` stays between: the level of noise, and a tolerance of 20 %.
+
+        The standard deviation of N Gaussian values varies by 1 / sqrt(2 N).
+        """
+        deviations = stats.norm.ppf(1 - (1 - self.level) / (2 * self.latent_dim))
+        chance = float(deviations / np.sqrt(2 * self.num_rows))
+        return (
+            1 / (1 + _WIDTH_TOLERANCE + chance),
+            1 + _WIDTH_TOLERANCE + chance,
+        )
+
+    @property
+    def width_matches_prior(self) -> bool:
+        """Whether q(z) is about as wide as the prior."""
+        lowest, highest = self.std_ratio_limits
+        return lowest <= self.std_ratio <= highest
+
+    @property
+    def ks_limit(self) -> float:
+        """What `ks_sample` stays below: the level of noise, and the same tolerance."""
+        level = 1 - (1 - self.level) / self.latent_dim
+        return float(stats.kstwo.ppf(level, self.num_rows)) + _KS_TOLERANCE
+
+    @property
+    def differs_from_prior(self) -> bool:
+        """Whether z has another shape, width or place than its prior."""
+        return not (
+            self.means_are_gaussian
+            and self.width_matches_prior
+            and self.ks_sample <= self.ks_limit
+        )
 
     @property
     def samples_match_prior(self) -> bool:
@@ -117,6 +163,7 @@ class LatentDiagnosis:
         return (
             self.hz_sample <= self.hz_reference
             and self.ks_sample_p_value > 1 - self.level
+            and self.width_matches_prior
         )
 
     @property
@@ -139,33 +186,47 @@ class LatentDiagnosis:
     @property
     def prior_verdict(self) -> str:
         """One sentence on the second assumption: q(z) is the prior."""
+        width = f"q(z) is {self.std_ratio:.2f} times as wide as the prior"
+        shape = (
+            f"HZ {self.hz:.2f}, expected below {self.hz_reference:.2f} for white noise "
+            "of this size"
+        )
         if self.collapsed:
-            verdict = _NO_INFORMATION
+            verdict = f"{_NO_INFORMATION}; {width}"
         elif self.hz_singular:
             verdict = (
                 f"z differs from its prior: its means do not span all "
-                f"{self.latent_dim} dimensions"
+                f"{self.latent_dim} dimensions; {width}"
+            )
+        elif not self.means_are_gaussian:
+            verdict = f"z differs from its prior: {shape}; {width}"
+        elif not self.width_matches_prior:
+            lowest, highest = self.std_ratio_limits
+            wrong = "narrow" if self.std_ratio < 1 else "wide"
+            verdict = (
+                f"z differs from its prior: Gaussian in shape ({shape}) but too "
+                f"{wrong}; {width}, expected {lowest:.2f} to {highest:.2f}"
+            )
+        elif self.differs_from_prior:
+            verdict = (
+                f"z differs from its prior: Gaussian in shape ({shape}), but samples "
+                f"of q(z) lie elsewhere; KS {self.ks_sample:.2f}, expected below "
+                f"{self.ks_limit:.2f}"
             )
         else:
-            found = (
-                "z differs from its prior"
-                if self.differs_from_prior
-                else "z looks Gaussian like its prior"
-            )
-            verdict = (
-                f"{found}: HZ {self.hz:.2f}, expected below {self.hz_reference:.2f} "
-                "for white noise of this size"
-            )
-        if self.differs_from_prior and self.samples_match_prior:
+            verdict = f"z looks Gaussian like its prior: {shape}; {width}"
+        if not self.means_are_gaussian and self.samples_match_prior:
             verdict += "; samples of q(z) do match the prior"
             if not self.hz_singular:
                 verdict += ", and the means of an exact posterior need not be Gaussian"
-        return f"{verdict}; q(z) is {self.std_ratio:.2f} times as wide as the prior."
+        return f"{verdict}."
 
     def to_dict(self) -> dict:
         """All fields, booleans and verdicts, flat."""
         derived = (
             "depends_on_inputs",
+            "means_are_gaussian",
+            "width_matches_prior",
             "differs_from_prior",
             "samples_match_prior",
             "independence_verdict",
@@ -281,6 +342,10 @@ def diagnose_latents(
         means[chosen], stds[chosen], prior_std, seed=seed
     )
     spread = np.var(means, axis=0) + np.mean(stds**2, axis=0)
+    ratios = np.sqrt(spread) / prior_std
+    # Of several the farthest from 1, in factors; 0 is farther than any.
+    with np.errstate(divide="ignore"):
+        farthest = np.argmax(np.abs(np.log(ratios)))
     return LatentDiagnosis(
         num_rows=num_rows,
         num_rows_used=len(chosen),
@@ -309,7 +374,7 @@ def diagnose_latents(
         kl_q_p=divergences.kl_q_p,
         kl_p_q=divergences.kl_p_q,
         offdiag_cov=offdiag_covariance_norm(means),
-        std_ratio=float(np.sqrt(np.mean(spread / prior_std**2))),
+        std_ratio=float(ratios[farthest]),
     )
 
 

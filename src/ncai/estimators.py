@@ -1,5 +1,7 @@
 """scikit-learn regressors: `BNNLVRegressor` and `BNNRegressor`."""
 
+import re
+import warnings
 from typing import Any
 
 import numpy as np
@@ -34,7 +36,8 @@ class BNNLVRegressor(RegressorMixin, BaseEstimator):
     preset. Variances are in standardised units while `standardize` is on.
 
     Args:
-        latent_dim: K, the number of latent inputs; 0 gives a plain BNN.
+        latent_dim: K, the number of latent inputs; 0 gives a plain BNN, which "ncai"
+            and "ncai0" fit as "mfvi" does: they differ from it in z alone.
         inference: "ncai", "ncai0" (its warm start without penalties), "mfvi" (plain
             variational inference), "map", "hmc" (NUTS over W and z) or "hmc_marginal"
             (NUTS over W, z integrated out; K of at most 2).
@@ -43,10 +46,13 @@ class BNNLVRegressor(RegressorMixin, BaseEstimator):
         activation: of the hidden layers, by name.
         network: a network of your own (see `ncai.Network`) in place of the MLP.
         n_restarts: random starts, trained side by side.
-        max_steps: limit on training steps.
+        max_steps: limit on the steps of the main training (`stop_reasons_` tells what
+            ended it). Added to it are the warm start of NCAI (up to a third, at most
+            5,000), learning the noise (a tenth), a start by value (a tenth), and
+            `refit` (a fifth); `start="map"` doubles it.
         learning_rate: Adam's.
         n_mc_samples: Monte Carlo samples of (W, z) a step.
-        plateau: stop when no restart improves any more.
+        plateau: stop when no restart improves any more, if that is before `max_steps`.
         time_limit: seconds after which training stops with what it has.
         weight_variance: s_w, the prior variance of weights: a number or "empirical".
         latent_variance: s_z, the prior variance of z: a number or "empirical".
@@ -90,7 +96,7 @@ class BNNLVRegressor(RegressorMixin, BaseEstimator):
         restart_scores_: a score for each restart, higher is better, in the units of
             training (standardised y); `score_name_` says what it is.
         history_: averages of the objective and its terms, [chunks, restarts].
-        stop_reasons_: why each stage of training ended.
+        stop_reasons_: why each stage of training ended, and after how many steps.
         restarts_lost_: restarts that became non-finite and were dropped.
         interrupted_: whether Ctrl-C ended training early.
         sampler_report_: R-hat, effective sample size, divergences; None for the rest.
@@ -216,15 +222,8 @@ class BNNLVRegressor(RegressorMixin, BaseEstimator):
             y_valid: their targets.
         """
         settings = resolve(self._settings())
-        X, y = validate_data(
-            self,
-            X,
-            y,
-            multi_output=True,
-            y_numeric=True,
-            dtype=np.float64,
-            ensure_min_samples=2,
-        )
+        seed = _new_seed(self.random_state)
+        X, y = _validate(self, X, y, ensure_min_samples=2)
         weights = np.ones(len(X))
         if sample_weight is not None:
             weights = _check_sample_weight(
@@ -234,12 +233,13 @@ class BNNLVRegressor(RegressorMixin, BaseEstimator):
         used = np.flatnonzero(weights)
         if len(used) < 2:
             raise ValueError(
-                f"sample_weight is above zero for {len(used)} rows; at least 2 are "
-                "needed."
+                f"sample_weight is above zero for {len(used)} "
+                f"row{'s' if len(used) != 1 else ''}; at least 2 are needed."
             )
         X, y = np.asarray(X), np.asarray(y, np.float64)
         single = y.ndim == 1
         targets = y.reshape(len(X), -1)
+        _warn_of_constants(targets[used], single)
         scaling = _Scaling.learn(
             X[used], targets[used], weights[used], self.standardize
         )
@@ -251,7 +251,6 @@ class BNNLVRegressor(RegressorMixin, BaseEstimator):
         start = _given_start(self.start, flat, len(X))
         if start is not None:
             start = start._replace(latents=start.latents[..., used, :])
-        seed = int(check_random_state(self.random_state).randint(2**31 - 1))
         with progress_bar(bool(self.progress)) as tell:
             result = fit_rows(rows, settings, flat, seed, valid, start, tell)
 
@@ -291,6 +290,11 @@ class BNNLVRegressor(RegressorMixin, BaseEstimator):
                     f"hidden={self.hidden!r} must be a list of whole numbers."
                 )
             return MLP(tuple(int(width) for width in widths), self.activation)
+        if isinstance(self.network, type):
+            name = self.network.__name__
+            raise ValueError(
+                f"network={name} is a class; give an instance, such as {name}()."
+            )
         if not isinstance(self.network, Network):
             raise ValueError(
                 f"network={self.network!r} must have the methods init(key, input_dim, "
@@ -303,14 +307,8 @@ class BNNLVRegressor(RegressorMixin, BaseEstimator):
             raise ValueError("give X_valid and y_valid together, or neither.")
         if X_valid is None:
             return None
-        X_valid, y_valid = validate_data(
-            self,
-            X_valid,
-            y_valid,
-            multi_output=True,
-            y_numeric=True,
-            dtype=np.float64,
-            reset=False,
+        X_valid, y_valid = _validate(
+            self, X_valid, y_valid, names=("X_valid", "y_valid"), reset=False
         )
         targets = np.asarray(y_valid, np.float64).reshape(len(X_valid), -1)
         if targets.shape[1] != num_outputs:
@@ -335,7 +333,7 @@ class BNNLVRegressor(RegressorMixin, BaseEstimator):
         import jax
 
         check_is_fitted(self)
-        X = validate_data(self, X, reset=False, dtype=np.float64)
+        X = _validate(self, X, reset=False)
         draw_key = jax.random.fold_in(jax.random.key(self.seed_), 1)
         return PredictiveDistribution(
             network=self.posterior_.model.network,
@@ -368,7 +366,9 @@ class BNNLVRegressor(RegressorMixin, BaseEstimator):
     def decompose_uncertainty(self, X, measure="variance", **options) -> Decomposition:
         """Total, aleatoric and epistemic uncertainty of each row.
 
-        See `PredictiveDistribution.decompose`.
+        With "variance" in squared units of y (take roots for standard deviations, as
+        `ncai predict --decompose` does), with "entropy" in nats. See
+        `PredictiveDistribution.decompose`.
         """
         return self.predict_dist(X).decompose(measure, **options)
 
@@ -383,9 +383,7 @@ class BNNLVRegressor(RegressorMixin, BaseEstimator):
         """Mean and standard deviation of z for rows whose y is known."""
         check_is_fitted(self)
         self._need_latents("latent_posterior")
-        X, y = validate_data(
-            self, X, y, multi_output=True, y_numeric=True, dtype=np.float64, reset=False
-        )
+        X, y = _validate(self, X, y, reset=False)
         targets = np.asarray(y, np.float64).reshape(len(X), -1)
         if targets.shape[1] != len(self.scaling_.target_shift):
             raise ValueError(
@@ -634,7 +632,64 @@ def _given_start(start, network: FlatNetwork, num_rows: int) -> Unknowns | None:
     return Unknowns(weights, latents, np.zeros(0))  # pyright: ignore
 
 
+def _validate(estimator, X, y="no_validation", *, names=("X", "y"), **options):
+    """scikit-learn's checks of X, and of y if given; says where there is no number."""
+    if not isinstance(y, str):
+        options |= {"multi_output": True, "y_numeric": True}
+    try:
+        return validate_data(estimator, X, y, dtype=np.float64, **options)
+    except ValueError as error:
+        found = re.match(r"Input (X|y) contains (NaN|infinity)", str(error))
+        if found is None:
+            raise
+        values, name = (X, names[0]) if found[1] == "X" else (y, names[1])
+        place = _first_not_finite(values, found[2])
+        raise ValueError(
+            f"Input {name} contains {found[2]}{place}; fill in such values or remove "
+            "their rows, since every value must be a finite number."
+        ) from None
+
+
+def _first_not_finite(values, kind: str) -> str:
+    """Where NaN (or infinity) is, if it can be found."""
+    try:
+        array = np.asarray(values, np.float64)
+    except (TypeError, ValueError):  # a missing value of another type than NaN
+        return ""
+    wrong = np.isnan(array) if kind == "NaN" else np.isinf(array)
+    if array.ndim not in (1, 2) or not wrong.any():
+        return ""
+    rows, columns = np.nonzero(wrong.reshape(len(array), -1))
+    count = len(np.unique(rows))
+    place = f" in {count} row{'s' if count > 1 else ''}, first in row {rows[0]}"
+    if array.ndim == 2:
+        labels = list(getattr(values, "columns", range(array.shape[1])))
+        place += f" of column {labels[columns[0]]!r}"
+    return f"{place} (the first row is 0)"
+
+
+def _warn_of_constants(targets: np.ndarray, single: bool) -> None:
+    constant = np.flatnonzero(np.ptp(targets, axis=0) == 0)
+    if len(constant):
+        what = "y" if single else f"y in column {', '.join(map(str, constant))}"
+        warnings.warn(
+            f"{what} has the same value in every row ({targets[0, constant[0]]:g}): "
+            "there is nothing to predict but that.",
+            stacklevel=3,
+        )
+
+
+def _new_seed(random_state) -> int:
+    try:
+        return int(check_random_state(random_state).randint(2**31 - 1))
+    except ValueError:
+        raise ValueError(
+            f"random_state={random_state!r} must be a whole number from 0 to "
+            f"{2**32 - 1}, a RandomState or None."
+        ) from None
+
+
 def _seed(random_state) -> int:
-    if isinstance(random_state, int | np.integer):
-        return int(random_state)
-    return int(check_random_state(random_state).randint(2**31 - 1))
+    """A whole number as it is, so that it means the same as `seed` elsewhere."""
+    whole = isinstance(random_state, int | np.integer)
+    return int(random_state) if whole and random_state >= 0 else _new_seed(random_state)

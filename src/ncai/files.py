@@ -2,9 +2,10 @@
 
 The header says what the file is and holds the settings; the tensors are the posterior
 over the weights (or a sampler's draws) and the scaling. Per-row latents and training
-rows are left out unless asked for.
+rows are left out unless asked for. A checksum over all of it tells damage.
 """
 
+import hashlib
 import json
 import math
 from dataclasses import asdict
@@ -15,7 +16,7 @@ import numpy as np
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
-from ncai.atomic import replacing
+from ncai.atomic import replacing, require_file
 from ncai.latent_inference import LatentPosterior
 from ncai.model import PriorState
 from ncai.networks import MLP, FlatNetwork
@@ -25,7 +26,8 @@ from ncai.types import Unknowns
 
 FORMAT = "ncai-model"
 FORMAT_VERSION = 1
-NOT_STORED = ("network", "start", "random_state")
+NOT_STORED = ("network", "start")
+CHECKSUM = "sha256"
 
 
 class ModelFileError(ValueError):
@@ -37,6 +39,7 @@ def save_model(estimator, path, include_training: bool = False) -> None:
     path = Path(path)
     header, arrays = describe(estimator, include_training)
     arrays = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+    header[CHECKSUM] = checksum(header, arrays)
     content = save(arrays, metadata={"ncai": json.dumps(header)})
     with replacing(path) as temporary:
         temporary.write_bytes(content)
@@ -49,20 +52,13 @@ def describe(estimator, include_training: bool) -> tuple[dict, dict[str, np.ndar
     posterior = estimator.posterior_
     network = posterior.model.network
     custom = type(network.network) is not MLP
-    params = {
-        name: value
-        for name, value in estimator.get_params(deep=False).items()
-        if name not in NOT_STORED
-    }
     header = {
         "format": FORMAT,
         "version": FORMAT_VERSION,
         "ncai": __version__,
         "estimator": type(estimator).__name__,
-        "params": _plain(params),
-        "settings": _plain(
-            {k: v for k, v in estimator.settings_.items() if k not in NOT_STORED}
-        ),
+        "params": _plain(_storable(estimator.get_params(deep=False))),
+        "settings": _plain(_storable(estimator.settings_)),
         "dims": [network.input_dim, network.latent_dim, network.output_dim],
         "num_weights": network.num_weights,
         "custom_network": repr(network.network) if custom else None,
@@ -120,8 +116,7 @@ def describe(estimator, include_training: bool) -> tuple[dict, dict[str, np.ndar
 def read_file(path) -> tuple[dict, dict[str, np.ndarray]]:
     """Header and arrays of a model file, with a clear error for any other file."""
     path = Path(path)
-    if not path.is_file():
-        raise FileNotFoundError(f"there is no model file at {path}.")
+    require_file(path, "model file")
     try:
         with safe_open(path, framework="numpy") as handle:
             metadata = handle.metadata() or {}
@@ -146,7 +141,24 @@ def read_file(path) -> tuple[dict, dict[str, np.ndarray]]:
             f"{header.get('ncai', '?')}; this ncai reads up to version "
             f"{FORMAT_VERSION}: upgrade ncai."
         )
+    expected = header.get(CHECKSUM)  # files of the first days have none
+    if expected is not None and expected != checksum(header, arrays):
+        raise ModelFileError(
+            f"{path} is damaged: what it holds does not match its checksum."
+        )
     return header, arrays
+
+
+def checksum(header: dict, arrays: dict[str, np.ndarray]) -> str:
+    """SHA-256 of the header (but for the checksum itself) and of every array."""
+    digest = hashlib.sha256()
+    words = {name: value for name, value in header.items() if name != CHECKSUM}
+    digest.update(json.dumps(words, sort_keys=True).encode())
+    for name in sorted(arrays):
+        array = arrays[name]
+        digest.update(f"{name} {array.dtype.str} {array.shape}".encode())
+        digest.update(array.tobytes())
+    return digest.hexdigest()
 
 
 def load_model(cls, path, network=None):
@@ -193,6 +205,7 @@ def _restore(cls, header: dict, arrays: dict, network, path):
             f"{flat.num_weights}."
         )
     _check_shapes(path, arrays, header["posterior"], flat)
+    _check_finite(path, arrays)
     model = build_model(settings, flat)
     priors = PriorState(*(arrays[f"priors.{name}"] for name in PriorState._fields))
 
@@ -279,6 +292,21 @@ def _check_shapes(path, arrays: dict, posterior: str, network: FlatNetwork) -> N
                 f"{path} is damaged: {name} has shape {arrays[name].shape}, "
                 f"not {shape}."
             )
+
+
+def _check_finite(path, arrays: dict) -> None:
+    for name, array in arrays.items():
+        if not np.isfinite(array).all():
+            raise ModelFileError(f"{path} is damaged: {name} holds NaN or infinity.")
+
+
+def _storable(params: dict) -> dict:
+    """Without what a file cannot hold: networks, starts, and generators as seeds."""
+    seed = params.get("random_state")
+    left_out = NOT_STORED
+    if seed is not None and not isinstance(seed, int | np.integer):
+        left_out += ("random_state",)
+    return {name: value for name, value in params.items() if name not in left_out}
 
 
 def _feature_names(estimator) -> list[str] | None:

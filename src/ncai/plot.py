@@ -15,6 +15,8 @@ COLOURS = {
 # A density of 1 is as dark as it gets; the root of it is shown, so that thin tails are
 # seen. The same for all pictures, so that they can be compared.
 _DARKEST, _POWER = 1.0, 0.5
+# Share of the width left free at both sides, so that no point is cut in half.
+_ROOM = 0.025
 
 
 def density(
@@ -38,14 +40,14 @@ def density(
         ax: where to draw; a new figure if not given.
         colour: of the shades and lines.
         level: probability of the central interval.
-        x_limits: ends of the horizontal axis; those of the data if not given.
+        x_limits: ends of the horizontal axis; those of the data, and a little room.
         y_limits: ends of the vertical axis; those of the data, and some room.
         grid: number of points across and up.
     """
     x, y = _one_column(X, "X"), _one_column(y, "y")
     if len(x) != len(y):
         raise ValueError(f"X has {len(x)} rows and y has {len(y)}; they must agree.")
-    x_limits = _limits(x, 0.0) if x_limits is None else x_limits
+    x_limits = _limits(x, _ROOM) if x_limits is None else x_limits
     y_limits = _limits(y, 0.15) if y_limits is None else y_limits
     x_grid = np.linspace(x_limits[0], x_limits[1], grid[0])
     y_grid = np.linspace(y_limits[0], y_limits[1], grid[1])
@@ -120,7 +122,7 @@ def latent_values(
     for side in (-2, 2):
         ax.axhline(side * prior_std, color="black", linewidth=0.9, linestyle="--")
     reach = 1.1 * max(2 * prior_std, np.abs(z).max())
-    ax.set(xlim=_limits(x, 0.0), ylim=(-reach, reach), xlabel="x", ylabel="z")
+    ax.set(xlim=_limits(x, _ROOM), ylim=(-reach, reach), xlabel="x", ylabel="z")
     return _plain(ax)
 
 

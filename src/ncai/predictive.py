@@ -1,5 +1,8 @@
 """The posterior predictive p(y|x, D): one object for everything one asks of it."""
 
+import reprlib
+from typing import Any
+
 import numpy as np
 from numpy.typing import ArrayLike
 
@@ -141,7 +144,7 @@ class PredictiveDistribution:
 
     def log_prob_grid(self, values: ArrayLike, output: int = 0) -> np.ndarray:
         """Log density of one output at the same G values for every row, [N, G]."""
-        values = np.asarray(values, np.float64)
+        values = _numbers("values", values)
         if values.ndim != 1 or np.isnan(values).any():
             raise ValueError(
                 f"values has shape {values.shape}; it must be a list of numbers "
@@ -168,9 +171,12 @@ class PredictiveDistribution:
         Args:
             q: one number in (0, 1), or a list of Q of them, which adds a last axis Q.
         """
-        levels = np.asarray(q, np.float64)
+        levels = _numbers("q", q)
         if levels.ndim > 1 or not ((levels > 0) & (levels < 1)).all():
-            raise ValueError(f"q={q!r} must be a number, or numbers, between 0 and 1.")
+            raise ValueError(
+                f"q={q!r} must be a number, or a list of numbers, strictly between 0 "
+                "and 1."
+            )
         flat = levels.reshape(-1)
         side = np.where(flat <= 0.5, 1.0, -1.0)
         tails = np.stack([np.minimum(flat, 1 - flat), side], -1).astype(np.float32)
@@ -200,8 +206,10 @@ class PredictiveDistribution:
             For "central" two arrays, lower and upper ends. For "highest_density" a list
             with one array of rows [lower, upper] for each row.
         """
-        if not 0 < level < 1:
-            raise ValueError(f"level={level!r} must be a number between 0 and 1.")
+        if np.ndim(level) or not 0 < _numbers("level", level) < 1:
+            raise ValueError(
+                f"level={level!r} must be a number strictly between 0 and 1."
+            )
         if kind not in ("central", "highest_density"):
             raise ValueError(f"kind={kind!r} must be 'central' or 'highest_density'.")
         if kind == "highest_density":
@@ -231,14 +239,15 @@ class PredictiveDistribution:
 
     # ----- Samples --------------------------------------------------------------------
 
-    def sample(self, n: int, seed: int) -> np.ndarray:
+    def sample(self, n: int, seed: int | None = None) -> np.ndarray:
         """Random draws of y, [n, N] or [n, N, L], independent between rows.
 
         Each draw takes a new W, a new z from its prior and new noise. A row's draws
         depend on `seed` and on its place among the rows first predicted (which
         `predictive[...]` keeps), so that equal inputs still have independent draws.
+        Without a seed it is 0: the same call gives the same draws.
         """
-        n = _count("n", n)
+        n, seed = _count("n", n), _seed(seed)
         samples = predictive_samples.sample_rows(
             self.network, self.draws, self.inputs, self._row_ids, n, seed
         )
@@ -247,7 +256,7 @@ class PredictiveDistribution:
     def sample_functions(
         self,
         n: int,
-        seed: int,
+        seed: int | None = None,
         latent: str = "mean",
         include_noise: bool = False,
     ) -> np.ndarray:
@@ -257,13 +266,13 @@ class PredictiveDistribution:
 
         Args:
             n: number of functions.
-            seed: of their choice and of what else is random.
+            seed: of their choice and of what else is random; 0 if not given.
             latent: "mean" averages f over z, which gives the mean of y given x and W
                 (as Thompson sampling wants); "prior" draws z for each row; "shared"
                 draws one z for each function and uses it for all rows.
             include_noise: add output noise, drawn for each row.
         """
-        n = _count("n", n)
+        n, seed = _count("n", n), _seed(seed)
         _one_of("latent", latent, predictive_samples.LATENT_CHOICES)
         samples = predictive_samples.sample_functions(
             self.network,
@@ -291,6 +300,9 @@ class PredictiveDistribution:
     ) -> Decomposition:
         """Split each row's uncertainty into aleatoric and epistemic parts.
 
+        The parts add up to the total. They are variances, not standard deviations: take
+        their root for the units of y, as `ncai predict --decompose` does.
+
         Args:
             measure: "variance", for each output in squared units of y; or "entropy", of
                 all outputs together in nats (Eqs. `aleatoric` and `epistemic`).
@@ -307,6 +319,7 @@ class PredictiveDistribution:
         """
         _one_of("measure", measure, decomposition.MEASURES)
         _one_of("method", method, decomposition.METHODS)
+        seed = _seed(seed)
         num_draws = len(self.draws.weights)
         if num_weight_draws is not None:
             num_draws = min(num_draws, _count("num_weight_draws", num_weight_draws))
@@ -373,7 +386,7 @@ class PredictiveDistribution:
 
     def _targets(self, values: ArrayLike, name: str) -> np.ndarray:
         """`values` as [N, L]; one number stands for all."""
-        given = np.asarray(values, np.float64)
+        given = _numbers(name, values)
         shape = (len(self), self.network.output_dim)
         single = shape[1] == 1 and given.shape == shape[:1]
         if given.ndim == 0 or given.shape == shape or single:
@@ -397,9 +410,34 @@ class PredictiveDistribution:
 
 
 def _count(name: str, value: int) -> int:
-    if value != int(value) or value < 1:
+    if not _is_whole(value) or value < 1:
         raise ValueError(f"{name}={value!r} must be a whole number of at least 1.")
     return int(value)
+
+
+def _seed(value: int | None) -> int:
+    if value is None:
+        return 0
+    if not _is_whole(value) or not 0 <= value < 2**63:
+        raise ValueError(
+            f"seed={value!r} must be a whole number of at least 0, or None."
+        )
+    return int(value)
+
+
+def _is_whole(value: Any) -> bool:
+    numeric = isinstance(value, int | float | np.integer | np.floating)
+    return numeric and value % 1 == 0
+
+
+def _numbers(name: str, values: ArrayLike) -> np.ndarray:
+    try:
+        return np.asarray(values, np.float64)
+    except (TypeError, ValueError):
+        shown = " ".join(reprlib.repr(values).split())
+        raise ValueError(
+            f"{name}={shown} must be a number or an array of numbers."
+        ) from None
 
 
 def _one_of(name: str, value: str, choices: tuple[str, ...]) -> None:

@@ -31,6 +31,7 @@ COUNTS = (
     "n_latent_draws",
 )
 COUNTS_FROM_ZERO = ("latent_dim", "n_warmup")
+FLAGS = ("plateau", "hold_means", "refit", "standardize", "progress")
 
 _PENALTIES = {
     "hz_weight": 1.0,
@@ -83,7 +84,10 @@ PRESETS: dict[str, dict[str, Any]] = {
 
 
 def resolve(params: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments with the preset filled in, all checked."""
+    """The arguments with the preset filled in, all checked.
+
+    NCAI's start and penalties act on z: without one, it is mean-field inference.
+    """
     preset = params["preset"]
     _one_of("preset", preset, PRESETS)
     filled = dict(params)
@@ -91,6 +95,8 @@ def resolve(params: Mapping[str, Any]) -> dict[str, Any]:
         if filled.get(name) is None:
             filled[name] = value
     check(filled)
+    if filled["latent_dim"] == 0 and filled["inference"] in ("ncai", "ncai0"):
+        filled["inference"] = "mfvi"
     return filled | {name: int(filled[name]) for name in (*COUNTS, *COUNTS_FROM_ZERO)}
 
 
@@ -105,6 +111,8 @@ def check(s: Mapping[str, Any]) -> None:
         _whole(name, s[name], 1)
     for name in COUNTS_FROM_ZERO:
         _whole(name, s[name], 0)
+    for name in FLAGS:
+        _flag(name, s[name])
     for name in ("learning_rate", "hz_tolerance", "input_tolerance"):
         _positive(name, s[name])
     _positive("target_tolerance", s["target_tolerance"])
@@ -149,11 +157,6 @@ def check(s: Mapping[str, Any]) -> None:
         raise ValueError(
             f"hold_means=True is for the variational methods, not for inference="
             f"{s['inference']!r}."
-        )
-    if s["latent_dim"] == 0 and s["inference"] in ("ncai", "ncai0"):
-        raise ValueError(
-            f"inference={s['inference']!r} is about the latent variable, and "
-            "latent_dim=0 has none: use 'mfvi', 'map' or 'hmc'."
         )
     if s["refit"] and s["inference"] == "map":
         raise ValueError(
@@ -262,6 +265,12 @@ def build_method(s: Mapping[str, Any], start: Unknowns | None) -> Inference:
 def _one_of(name: str, value: Any, choices) -> None:
     if not isinstance(value, str) or value not in choices:
         raise ValueError(f"{name}={value!r} must be one of {list(choices)}.")
+
+
+def _flag(name: str, value: Any) -> None:
+    whole = isinstance(value, bool | np.bool_ | int | np.integer)
+    if not whole or value not in (0, 1):
+        raise ValueError(f"{name}={value!r} must be True or False.")
 
 
 def _is_number(value: Any) -> bool:

@@ -4,7 +4,6 @@ The estimators (and JAX with them) are imported once the table is read and found
 so that a misspelt name is told at once.
 """
 
-import os
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
@@ -13,12 +12,25 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from ncai.atomic import check_writable, require_file
 from ncai.table_io import TableError, numeric_columns, read_table, require_columns
 
 if TYPE_CHECKING:
     from ncai.estimators import BNNLVRegressor
 
 _SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600}
+# What the command calls the estimator's arguments.
+_OPTIONS = {
+    "inference": "--inference",
+    "preset": "--preset",
+    "hidden": "--hidden",
+    "latent_dim": "--latent-dim",
+    "n_restarts": "--restarts",
+    "max_steps": "--max-steps",
+    "time_limit": "--time-limit",
+    "validation_fraction": "--valid",
+    "random_state": "--seed",
+}
 
 
 # ----- Options ------------------------------------------------------------------------
@@ -64,7 +76,7 @@ def parse_quantiles(text: str | None) -> list[float]:
         levels = []
     if not levels or not all(0 < level < 1 for level in levels):
         raise ValueError(
-            f"--quantiles {text!r} must be numbers between 0 and 1, such as "
+            f"--quantiles {text!r} must be numbers strictly between 0 and 1, such as "
             "0.05,0.5,0.95."
         )
     return list(dict.fromkeys(levels))
@@ -85,10 +97,20 @@ def check_output(path: Path, force: bool, inputs: Iterable[Path]) -> None:
         raise ValueError(f"--out {path} is a folder; name a file in it.")
     if path.exists() and not force:
         raise ValueError(f"{path} exists; use --force to replace it.")
-    if not path.parent.is_dir():
-        raise ValueError(f"cannot write {path}: there is no folder {path.parent}.")
-    if not os.access(path.parent, os.W_OK):
-        raise ValueError(f"cannot write {path}: {path.parent} is not yours to change.")
+    check_writable(path)
+
+
+def in_options(message: str) -> str:
+    """A sentence about the estimator's arguments, with the names of the options."""
+
+    def rename(match):
+        name, given = match.groups()
+        # Some names are words too; an argument is followed by its value.
+        if not given and "_" not in name:
+            return match[0]
+        return f"{_OPTIONS[name]} " if given else _OPTIONS[name]
+
+    return re.sub(rf"\b({'|'.join(_OPTIONS)})\b(=?)", rename, message)
 
 
 # ----- Fitting ------------------------------------------------------------------------
@@ -104,6 +126,8 @@ def fit_table(
     """A model fitted to columns of a table, which it remembers by name."""
     frame = read_table(path)
     require_columns(frame, [target, *(drop or [])], path)
+    if target in (drop or []):
+        raise TableError(f"--drop holds the target {target!r}; it cannot be both.")
     names = list(frame.columns if features is None else dict.fromkeys(features))
     if features is not None and target in names:
         raise TableError(f"--features holds the target {target!r}; leave it out.")
@@ -111,13 +135,17 @@ def fit_table(
     names = [name for name in names if name not in unused]
     if not names:
         raise TableError(f"{path} has no column left to predict {target!r} from.")
-    table = numeric_columns(frame, [*names, target], path)
+    table = numeric_columns(frame, [*names, target], path, optional=names)
     if len(table) < 3:
-        raise TableError(f"{path} has {len(table)} rows; at least 3 are needed.")
+        count = f"{len(table)} row{'s' if len(table) > 1 else ''}"
+        raise TableError(f"{path} has {count}; at least 3 are needed.")
 
     from ncai.estimators import BNNLVRegressor
 
-    return BNNLVRegressor(**settings).fit(table[names], table[target].to_numpy())
+    try:
+        return BNNLVRegressor(**settings).fit(table[names], table[target].to_numpy())
+    except ValueError as error:
+        raise ValueError(in_options(str(error))) from error
 
 
 def summarise(model: "BNNLVRegressor", target: str) -> str:
@@ -161,9 +189,8 @@ def predict_table(
 ) -> tuple[pd.DataFrame, list[str]]:
     """Predictions for the rows of a table, and the columns that were not used."""
     if not 0 < level < 1:
-        raise ValueError(f"--level {level:g} must be between 0 and 1.")
-    if not model_path.is_file():
-        raise FileNotFoundError(f"there is no model file at {model_path}.")
+        raise ValueError(f"--level {level:g} must be strictly between 0 and 1.")
+    require_file(model_path, "model file")
     frame = read_table(data_path)
 
     from ncai.estimators import BNNLVRegressor

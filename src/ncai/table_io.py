@@ -1,15 +1,17 @@
 """Tables in and out: CSV and TSV files, plain or gzipped, with numeric columns."""
 
+import gzip
+import re
 import sys
 import warnings
 import zlib
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
-from ncai.atomic import replacing
+from ncai.atomic import replacing, require_file
 
 ENDINGS = {".csv": ",", ".csv.gz": ",", ".tsv": "\t", ".tsv.gz": "\t"}
 
@@ -21,11 +23,13 @@ class TableError(ValueError):
 def read_table(path: str | Path) -> pd.DataFrame:
     """All columns of a table with a header line; what is in them is not checked."""
     path = Path(path)
+    if path.is_dir():
+        raise IsADirectoryError(f"{path} is a folder, not a table.")
     separator = _separator(path)
-    if not path.is_file():
-        raise FileNotFoundError(f"there is no file {path}.")
+    require_file(path, "file")
     options = {"sep": separator, "encoding": "utf-8-sig", "skipinitialspace": True}
     try:
+        _refuse_binary(path)
         names = pd.read_csv(path, header=None, nrows=1, dtype=str, **options)
         with warnings.catch_warnings():
             # Rows longer than the header lose values, about which pandas only warns.
@@ -44,9 +48,12 @@ def read_table(path: str | Path) -> pd.DataFrame:
         raise TableError(
             f"{path} has rows with more values than the first line has names."
         ) from None
+    except UnicodeDecodeError:
+        raise TableError(_NO_TEXT.format(path)) from None
+    except TableError:
+        raise
     except (ValueError, OSError, EOFError, zlib.error) as error:
-        reason = " ".join(str(error).split())
-        raise TableError(f"{path} cannot be read as a table: {reason}") from None
+        raise TableError(_why_unreadable(path, str(error))) from None
     header = names.iloc[0].fillna("").str.strip().tolist()
     _check_header(header, path)
     if not len(frame):
@@ -55,12 +62,21 @@ def read_table(path: str | Path) -> pd.DataFrame:
 
 
 def numeric_columns(
-    frame: pd.DataFrame, names: Sequence[str], path: str | Path
+    frame: pd.DataFrame,
+    names: Sequence[str],
+    path: str | Path,
+    optional: Collection[str] = (),
 ) -> pd.DataFrame:
-    """These columns in this order as numbers; refuses what is none."""
+    """These columns in this order as numbers; refuses what is none.
+
+    Of a column among `optional` the refusal says that it may be left out.
+    """
     require_columns(frame, names, path)
     return pd.DataFrame(
-        {name: _numbers(frame.loc[:, name], name, path) for name in names},
+        {
+            name: _numbers(frame.loc[:, name], name, path, name in optional)
+            for name in names
+        },
         columns=list(names),
     )
 
@@ -99,6 +115,30 @@ def write_table(frame: pd.DataFrame, path: str | Path | None) -> None:
         )
 
 
+_NO_TEXT = "{} is not a text file: it must be a table in plain UTF-8 text."
+
+
+def _refuse_binary(path: Path) -> None:
+    """Pandas reads past zero bytes without a word."""
+    opener = gzip.open if path.name.lower().endswith(".gz") else open
+    with opener(path, "rb") as file:
+        if b"\0" in file.read(4096):
+            raise TableError(_NO_TEXT.format(path))
+
+
+def _why_unreadable(path: Path, reason: str) -> str:
+    """One sentence from the words of pandas or of the system."""
+    ragged = re.search(r"Expected (\d+) fields in line (\d+), saw (\d+)", reason)
+    if ragged:
+        expected, line, found = ragged.groups()
+        return (
+            f"line {line} of {path} has {found} values; it must have {expected}, one "
+            "for each name in the first line."
+        )
+    reason = " ".join(reason.split()).removeprefix("Error tokenizing data. C error: ")
+    return f"{path} cannot be read as a table: {reason.rstrip('.')}."
+
+
 def _separator(path: Path) -> str:
     for ending, separator in ENDINGS.items():
         if path.name.lower().endswith(ending):
@@ -120,13 +160,21 @@ def _check_header(header: list[str], path: Path) -> None:
         raise TableError(f"{path} has two columns named {double[0]!r}.")
 
 
-def _numbers(column: pd.Series, name: str, path: str | Path) -> np.ndarray:
+def _numbers(
+    column: pd.Series, name: str, path: str | Path, optional: bool
+) -> np.ndarray:
     if column.isna().any():
         rows = np.flatnonzero(column.isna())
-        count = f"{len(rows)} missing value{'s' if len(rows) > 1 else ''}"
+        if len(rows) == 1:
+            found = f"1 missing value, in row {rows[0] + 1}"
+            ways = ["fill it in", "remove that row"]
+        else:
+            found = f"{len(rows)} missing values, the first in row {rows[0] + 1}"
+            ways = ["fill them in", "remove those rows"]
+        ways += ["leave the column out (--drop)"] if optional else []
         raise TableError(
-            f"column {name!r} of {path} has {count}, the first in row {rows[0] + 1}; "
-            "fill them in, remove those rows, or leave the column out."
+            f"column {name!r} of {path} has {found}; {', '.join(ways[:-1])} or "
+            f"{ways[-1]}."
         )
     as_text = column.dtype == bool or not pd.api.types.is_numeric_dtype(column)
     numbers = pd.to_numeric(column.astype(str) if as_text else column, errors="coerce")
@@ -135,7 +183,8 @@ def _numbers(column: pd.Series, name: str, path: str | Path) -> np.ndarray:
     if len(wrong):
         raise TableError(
             f"column {name!r} of {path} holds {str(column.iloc[wrong[0]])!r} in row "
-            f"{wrong[0] + 1}; it must hold finite numbers only, or be left out."
+            f"{wrong[0] + 1}; it must hold finite numbers only"
+            f"{', or be left out (--drop)' if optional else ''}."
         )
     return values
 

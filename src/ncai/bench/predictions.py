@@ -35,7 +35,7 @@ def prediction_rates(
 def _measure(kind: str, num_rows: int) -> dict:
     from ncai import BNNLVRegressor, make_dataset
 
-    rows = make_dataset("heavy-tail", seed=0).train
+    rows = make_dataset("heavy_tail", seed=0).train
     model = BNNLVRegressor(
         inference="mfvi", preset="paper", max_steps=500, n_restarts=2, random_state=0
     ).fit(rows.inputs, rows.targets[:, 0])
