@@ -116,6 +116,18 @@ ARGUMENTS = [
         {"inference": "hmc_marginal", "latent_dim": 3},
         ["inference='hmc_marginal'", "not 3", "use 'hmc'"],
     ),
+    (
+        {"inference": "marginal", "latent_dim": 3},
+        ["inference='marginal'", "not 3", "use 'ncai'"],
+    ),
+    (
+        {"inference": "marginal", "noise_variance": "empirical"},
+        ["noise_variance='empirical'", "'marginal'", "'variational'"],
+    ),
+    ({"inference": "marginal", "start": "map"}, ["'marginal' starts", "'ncai'"]),
+    ({"temperature": 0}, ["temperature=0", "positive"]),
+    ({"temperature": [1.0, -1]}, ["temperature=[1.0, -1]", "positive"]),
+    ({"schedule": "linear"}, ["schedule='linear'", "'cosine'"]),
     ({"inference": "map", "refit": True}, ["refit=True", "'map'", "fraction=0"]),
     ({"start": "warm"}, ["start='warm'", "'random'"]),
     ({"start": 3}, ["start=3", "a dict with 'weights' and 'latents'"]),

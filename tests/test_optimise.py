@@ -22,6 +22,7 @@ from ncai.optimise import (
     Stage,
     initial_state,
     run_chunk,
+    stack_objectives,
 )
 from ncai.types import Data
 
@@ -65,8 +66,9 @@ def deterministic_start():
 
 
 def chunk(state, num_steps, objective=ELBO, first_step=0, trainable=1.0, rates=RATES):
+    objectives = stack_objectives([objective] * len(rates))
     return run_chunk(
-        objective, MODEL, DATA, trainable, state, rates, first_step, num_steps
+        objectives, MODEL, DATA, trainable, state, rates, first_step, num_steps
     )
 
 

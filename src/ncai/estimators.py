@@ -36,11 +36,12 @@ class BNNLVRegressor(RegressorMixin, BaseEstimator):
     preset. Variances are in standardised units while `standardize` is on.
 
     Args:
-        latent_dim: K, the number of latent inputs; 0 gives a plain BNN, which "ncai"
-            and "ncai0" fit as "mfvi" does: they differ from it in z alone.
+        latent_dim: K, the number of latent inputs; 0 gives a plain BNN, which "ncai",
+            "ncai0" and "marginal" fit as "mfvi" does: they differ from it in z alone.
         inference: "ncai", "ncai0" (its warm start without penalties), "mfvi" (plain
-            variational inference), "map", "hmc" (NUTS over W and z) or "hmc_marginal"
-            (NUTS over W, z integrated out; K of at most 2).
+            variational inference), "marginal" (z integrated out, so that it cannot
+            memorise the data; K of at most 2), "map", "hmc" (NUTS over W and z) or
+            "hmc_marginal" (NUTS over W, z integrated out; K of at most 2).
         preset: "default", or "paper" for the settings of the paper.
         hidden: nodes in each hidden layer.
         activation: of the hidden layers, by name.
@@ -51,6 +52,11 @@ class BNNLVRegressor(RegressorMixin, BaseEstimator):
             5,000), learning the noise (a tenth), a start by value (a tenth), and
             `refit` (a fifth); `start="map"` doubles it.
         learning_rate: Adam's.
+        schedule: "constant", or "cosine": the rate falls to 0 over the steps of a
+            stage; `plateau` is then not looked at.
+        temperature: of the prior of W with inference="marginal": a number, or several
+            for the restarts to take in turn. 1 is Bayes' rule; less is a cold
+            posterior, in which the prior pulls less.
         n_mc_samples: Monte Carlo samples of (W, z) a step.
         plateau: stop when no restart improves any more, if that is before `max_steps`.
         time_limit: seconds after which training stops with what it has.
@@ -134,6 +140,8 @@ class BNNLVRegressor(RegressorMixin, BaseEstimator):
         n_restarts=10,
         max_steps=None,
         learning_rate=None,
+        schedule=None,
+        temperature=None,
         n_mc_samples=None,
         plateau=None,
         time_limit=None,
@@ -176,6 +184,8 @@ class BNNLVRegressor(RegressorMixin, BaseEstimator):
         self.n_restarts = n_restarts
         self.max_steps = max_steps
         self.learning_rate = learning_rate
+        self.schedule = schedule
+        self.temperature = temperature
         self.n_mc_samples = n_mc_samples
         self.plateau = plateau
         self.time_limit = time_limit
@@ -494,6 +504,7 @@ class BNNRegressor(BNNLVRegressor):
         n_restarts=10,
         max_steps=None,
         learning_rate=None,
+        schedule=None,
         n_mc_samples=None,
         plateau=None,
         time_limit=None,
@@ -526,6 +537,7 @@ class BNNRegressor(BNNLVRegressor):
             n_restarts=n_restarts,
             max_steps=max_steps,
             learning_rate=learning_rate,
+            schedule=schedule,
             n_mc_samples=n_mc_samples,
             plateau=plateau,
             time_limit=time_limit,

@@ -10,6 +10,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ncai.inference.marginal import Marginal
 from ncai.inference.mean_field import MeanFieldVI
 from ncai.networks import FlatNetwork
 from ncai.optimise import Driver, FitFailedError, Progress
@@ -121,7 +122,7 @@ def fit_rows(
         settings["refit"]
         and len(held)
         and not fit.interrupted
-        and isinstance(method, MeanFieldVI)
+        and isinstance(method, MeanFieldVI | Marginal)
         and isinstance(posterior, GaussianPosterior)
     ):
         order = np.concatenate([train_index, held])
@@ -236,7 +237,7 @@ def _warn_of_losses(fit: Fit) -> None:
 
 
 def _refit(
-    method: MeanFieldVI,
+    method: MeanFieldVI | Marginal,
     key,
     model,
     posterior: GaussianPosterior,

@@ -125,6 +125,14 @@ def _run_one(
     return TrainState(unravel(flat), adam, priors, state.key), summary
 
 
+def stack_objectives(objectives: list) -> Any:
+    """One objective whose numbers have a leading restart axis."""
+    return jax.tree.map(
+        lambda *numbers: jnp.stack([jnp.asarray(n, float) for n in numbers]),
+        *objectives,
+    )
+
+
 @jax.jit
 def run_chunk(
     objective,
@@ -139,10 +147,11 @@ def run_chunk(
 ) -> tuple[TrainState, ChunkSummary]:
     """A chunk of steps for all restarts.
 
-    `trainable` is a tree prefix of the parameters with 1 where they learn and 0 where
-    they are held. Rates fall to 0 over `decay_steps`, along half a cosine.
+    The numbers of `objective` have a leading restart axis. `trainable` is a tree prefix
+    of the parameters with 1 where they learn and 0 where they are held. Rates fall to 0
+    over `decay_steps`, along half a cosine.
     """
-    return jax.vmap(_run_one, in_axes=(None, None, None, None, 0, 0, None, None, None))(
+    return jax.vmap(_run_one, in_axes=(0, None, None, None, 0, 0, None, None, None))(
         objective,
         model,
         data,
@@ -165,7 +174,8 @@ class Stage:
 
     Args:
         name: what the progress bar and the history call it.
-        objective: see `ncai.objectives`.
+        objective: see `ncai.objectives`; or a tuple of them, one for each restart, that
+            differ in numbers only.
         max_steps: the step limit.
         learning_rate: Adam's.
         schedule: "constant", or "cosine": the rate falls to 0 along half a cosine over
@@ -333,7 +343,7 @@ class _Groups:
     """
 
     def __init__(self, stage: Stage, model: Model, data: Data, state: TrainState):
-        self.arguments = (stage.objective, model, data, stage.trainable)
+        self.arguments = (model, data, stage.trainable)
         self.decay_steps = float(
             stage.max_steps if stage.schedule == "cosine" else "inf"
         )
@@ -343,6 +353,10 @@ class _Groups:
         self.picks = np.minimum(
             np.arange(count * size).reshape(count, size), self.num_restarts - 1
         )
+        each = stage.objective
+        if not isinstance(each, tuple):
+            each = (each,) * self.num_restarts
+        self.objectives = [stack_objectives([each[i] for i in p]) for p in self.picks]
         self.summaries: list[ChunkSummary | None] = [None] * count
         self.pool = None
         if count == 1:
@@ -356,6 +370,7 @@ class _Groups:
     def _run_group(self, index: int, rates: np.ndarray, first_step, num_steps):
         group_rates = jnp.asarray(rates[self.picks[index]], jnp.float32)
         state, summary = run_chunk(
+            self.objectives[index],
             *self.arguments,
             self.states[index],
             group_rates,

@@ -13,13 +13,15 @@ import numpy as np
 from ncai.inference.base import Inference, Training
 from ncai.inference.hmc import HMC
 from ncai.inference.map import MAP
+from ncai.inference.marginal import Marginal
 from ncai.inference.mean_field import STARTS, MeanFieldVI
 from ncai.model import Model, Variance
 from ncai.networks import FlatNetwork
 from ncai.objectives.penalties import Penalties
 from ncai.types import Unknowns
 
-METHODS = ("map", "mfvi", "ncai0", "ncai", "hmc", "hmc_marginal")
+METHODS = ("map", "mfvi", "ncai0", "ncai", "marginal", "hmc", "hmc_marginal")
+SCHEDULES = ("constant", "cosine")
 KEEPS = ("best", "equal", "weighted")
 COUNTS = (
     "n_restarts",
@@ -51,6 +53,8 @@ PRESETS: dict[str, dict[str, Any]] = {
     "paper": {
         "max_steps": 30_000,
         "learning_rate": 0.01,
+        "schedule": "constant",
+        "temperature": 1.0,
         "n_mc_samples": 1,
         "plateau": False,
         "weight_variance": "empirical",
@@ -68,6 +72,8 @@ PRESETS: dict[str, dict[str, Any]] = {
     "default": {
         "max_steps": 20_000,
         "learning_rate": 0.01,
+        "schedule": "constant",
+        "temperature": 1.0,
         "n_mc_samples": 1,
         "plateau": True,
         "weight_variance": "empirical",
@@ -82,6 +88,17 @@ PRESETS: dict[str, dict[str, Any]] = {
     },
 }
 
+# Where a preset has other settings for a method.
+METHOD_PRESETS: dict[tuple[str, str], dict[str, Any]] = {
+    ("default", "marginal"): {
+        "max_steps": 4_000,
+        "learning_rate": 0.03,
+        "schedule": "cosine",
+        "temperature": 0.1,
+        "noise_starts": (0.1,),
+    },
+}
+
 
 def resolve(params: Mapping[str, Any]) -> dict[str, Any]:
     """The arguments with the preset filled in, all checked.
@@ -90,20 +107,26 @@ def resolve(params: Mapping[str, Any]) -> dict[str, Any]:
     """
     preset = params["preset"]
     _one_of("preset", preset, PRESETS)
+    _one_of("inference", params["inference"], METHODS)
     filled = dict(params)
-    for name, value in PRESETS[preset].items():
+    own = METHOD_PRESETS.get((preset, params["inference"]), {})
+    for name, value in (PRESETS[preset] | own).items():
         if filled.get(name) is None:
             filled[name] = value
     check(filled)
-    if filled["latent_dim"] == 0 and filled["inference"] in ("ncai", "ncai0"):
+    if filled["latent_dim"] == 0 and filled["inference"] in (
+        "ncai",
+        "ncai0",
+        "marginal",
+    ):
         filled["inference"] = "mfvi"
     return filled | {name: int(filled[name]) for name in (*COUNTS, *COUNTS_FROM_ZERO)}
 
 
 def check(s: Mapping[str, Any]) -> None:
     """Refuse what cannot be, in one sentence each."""
-    _one_of("inference", s["inference"], METHODS)
     _one_of("keep", s["keep"], KEEPS)
+    _one_of("schedule", s["schedule"], SCHEDULES)
     _one_of("penalise", s["penalise"], ("means", "samples"))
     _one_of("hz_slack", s["hz_slack"], ("none", "white_noise"))
     _one_of("variance_form", s["variance_form"], ("paper", "exact"))
@@ -142,10 +165,16 @@ def check(s: Mapping[str, Any]) -> None:
         )
     if s["time_limit"] is not None:
         _positive("time_limit", s["time_limit"])
+    temperatures = np.atleast_1d(s["temperature"]).tolist()
+    if not temperatures or not all(_is_number(t) and t > 0 for t in temperatures):
+        raise ValueError(
+            f"temperature={s['temperature']!r} must be a positive number, or a list of "
+            "them."
+        )
     starts = s["noise_starts"]
     if np.ndim(starts) != 1 or not all(_is_number(v) and v > 0 for v in starts):
         raise ValueError(f"noise_starts={starts!r} must be a list of positive numbers.")
-    variational = s["inference"] in ("mfvi", "ncai0", "ncai")
+    variational = s["inference"] in ("mfvi", "ncai0", "ncai", "marginal")
     if isinstance(s["start"], str):
         _one_of("start", s["start"], STARTS)
         if not variational:
@@ -163,11 +192,24 @@ def check(s: Mapping[str, Any]) -> None:
             "refit=True is not possible with inference='map': use "
             "validation_fraction=0 to train on every row."
         )
-    if s["inference"] == "hmc_marginal" and s["latent_dim"] > 2:
+    by_quadrature = {"hmc_marginal": "hmc", "marginal": "ncai"}
+    if s["inference"] in by_quadrature and s["latent_dim"] > 2:
         raise ValueError(
-            f"inference='hmc_marginal' integrates z by quadrature, for latent_dim of "
-            f"at most 2, not {s['latent_dim']}: use 'hmc'."
+            f"inference={s['inference']!r} integrates z by quadrature, for latent_dim "
+            f"of at most 2, not {s['latent_dim']}: use "
+            f"{by_quadrature[s['inference']]!r}."
         )
+    if s["inference"] == "marginal":
+        if s["noise_variance"] == "empirical":
+            raise ValueError(
+                "noise_variance='empirical' is not available with inference='marginal':"
+                " use a number, 'map' or 'variational'."
+            )
+        if s["start"] == "map" or s["hold_means"]:
+            raise ValueError(
+                "inference='marginal' starts at 'random', 'ncai' or given values, and "
+                "holds no means."
+            )
 
 
 def build_model(s: Mapping[str, Any], network: FlatNetwork) -> Model:
@@ -210,6 +252,7 @@ def build_method(s: Mapping[str, Any], start: Unknowns | None) -> Inference:
         num_restarts=s["n_restarts"],
         max_steps=s["max_steps"],
         learning_rate=s["learning_rate"],
+        schedule=s["schedule"],
         num_samples=s["n_mc_samples"],
         plateau=s["plateau"],
         rate_drops=2 if s["plateau"] else 0,
@@ -236,6 +279,9 @@ def build_method(s: Mapping[str, Any], start: Unknowns | None) -> Inference:
     begin = start if start is not None else s["start"]
     if begin is None:
         begin = "random" if name == "mfvi" else "ncai"
+    if name == "marginal":
+        temperatures = tuple(float(t) for t in np.atleast_1d(s["temperature"]))
+        return Marginal(training, begin, temperatures)
     penalties = None
     if name == "ncai":
         penalties = Penalties(

@@ -171,6 +171,19 @@ def stack_starts(given: Unknowns, num_restarts: int, model: Model) -> Unknowns:
     return Unknowns(weights[pick], latents[pick], noise)
 
 
+def with_noise_starts(point: Unknowns, model: Model, training: Training) -> Unknowns:
+    """The point with learned noise where each restart is to begin."""
+    if not (model.noise_is_unknown and training.noise_starts):
+        return point
+    starts = jnp.asarray(training.noise_starts)
+    starts = starts[jnp.arange(point.weights.shape[0]) % len(starts)]
+    return point._replace(
+        log_noise_var=jnp.broadcast_to(
+            jnp.log(starts)[:, None], point.log_noise_var.shape
+        )
+    )
+
+
 def gaussian_fit(model: Model, q: MeanField, priors: PriorState, driver: Driver) -> Fit:
     """The result of a variational method."""
     num_restarts = q.mean.weights.shape[0]

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 from jaxtyping import PRNGKeyArray
 
 from ncai.inference.base import (
@@ -19,6 +18,7 @@ from ncai.inference.base import (
     ncai_start,
     random_point,
     stack_starts,
+    with_noise_starts,
 )
 from ncai.inference.map import map_points
 from ncai.model import Model, PriorState, initial_priors
@@ -119,14 +119,7 @@ class MeanFieldVI(Inference):
             else:
                 num_rows = data.inputs.shape[0]
                 point = jax.vmap(lambda k: random_point(k, model, num_rows))(keys)
-        if model.noise_is_unknown and self.training.noise_starts:
-            starts = jnp.asarray(self.training.noise_starts)
-            starts = starts[jnp.arange(num_restarts) % len(starts)]
-            point = point._replace(
-                log_noise_var=jnp.broadcast_to(
-                    jnp.log(starts)[:, None], point.log_noise_var.shape
-                )
-            )
+        point = with_noise_starts(point, model, self.training)
         scale_keys = jax.random.split(scale_key, num_restarts)
         q = jax.vmap(lambda k, p: mean_field_at(k, model, p))(scale_keys, point)
         priors = jax.vmap(lambda k: initial_priors(k, model))(

@@ -1,0 +1,147 @@
+"""`marginal`: variational inference for W alone, with z integrated out."""
+
+from dataclasses import dataclass, field, replace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import PRNGKeyArray
+
+from ncai.inference.base import (
+    Inference,
+    Training,
+    driver_fit,
+    gaussian_fit,
+    mean_field_at,
+    ncai_start,
+    random_point,
+    stack_starts,
+    with_noise_starts,
+)
+from ncai.latent_inference import infer_latents
+from ncai.model import Model, PriorState, Variance, initial_priors
+from ncai.objectives.marginal import NegativeMarginalElbo
+from ncai.optimise import Driver, TrainState, initial_state
+from ncai.posterior import Fit, GaussianPosterior
+from ncai.quadrature import latent_rule
+from ncai.types import Data, Unknowns
+from ncai.variational import MeanField
+
+REACH = 4.5  # prior standard deviations of z that the nodes cover each way
+NODES = {1: 32, 2: 16}  # in each dimension
+
+
+@dataclass(frozen=True)
+class Marginal(Inference):
+    """A factorised Gaussian over W; z is integrated out by quadrature, so K <= 2.
+
+    Nothing keeps z from memorising the data in other methods but penalties; here there
+    is no z to do so. The noise can be learned from the first step on.
+
+    Args:
+        training: restarts, steps, rates.
+        start: "ncai": weights of a network trained at z = 0, or "random", or values.
+        temperatures: of the prior of W, restart by restart in turn: see
+            `NegativeMarginalElbo`. Validation then chooses.
+    """
+
+    training: Training = field(default_factory=Training)
+    start: str | Unknowns = "ncai"
+    temperatures: tuple[float, ...] = (1.0,)
+
+    def fit(
+        self, key: PRNGKeyArray, model: Model, data: Data, driver: Driver | None = None
+    ) -> Fit:
+        """One Gaussian for each restart; q(z) is what quadrature says it is."""
+        driver = driver or Driver()
+        model = with_unit_latents(model)
+        start_key, scale_key, prior_key, train_key = jax.random.split(key, 4)
+        num_restarts = self.training.num_restarts
+        keys = jax.random.split(start_key, num_restarts)
+        if isinstance(self.start, Unknowns):
+            point = stack_starts(self.start, num_restarts, model)
+        elif self.start == "ncai":
+            point = ncai_start(keys, model, data, self.training, driver)
+        else:
+            point = jax.vmap(lambda k: random_point(k, model, 1))(keys)
+        point = with_noise_starts(point, model, self.training)
+        point = point._replace(latents=point.latents[:, :0])
+        q = jax.vmap(lambda k, p: mean_field_at(k, model, p))(
+            jax.random.split(scale_key, num_restarts), point
+        )
+        priors = jax.vmap(lambda k: initial_priors(k, model))(
+            jax.random.split(prior_key, num_restarts)
+        )
+        state = initial_state(q, priors, jax.random.split(train_key, num_restarts))
+        return self._train("marginal", model, data, state, driver)
+
+    def continue_from(
+        self,
+        key: PRNGKeyArray,
+        model: Model,
+        data: Data,
+        q: MeanField,
+        priors: PriorState,
+        driver: Driver,
+    ) -> Fit:
+        """Train on from a fit, on other rows: short, and with a low rate."""
+        keys = jax.random.split(key, q.mean.weights.shape[0])
+        no_latents = jax.tree.map(
+            lambda part: part._replace(latents=part.latents[:, :0]),
+            q,
+            is_leaf=lambda part: isinstance(part, Unknowns),
+        )
+        state = initial_state(no_latents, priors, keys)
+        return self._train(
+            "refit",
+            with_unit_latents(model),
+            data,
+            state,
+            driver,
+            max_steps=max(self.training.max_steps // 5, 1),
+            learning_rate=self.training.learning_rate / 3,
+        )
+
+    def _train(
+        self, name, model, data, state: TrainState, driver: Driver, **changes
+    ) -> Fit:
+        dims = model.network.latent_dim
+        nodes = latent_rule(dims, NODES[dims], REACH).nodes
+        num_restarts = state.key.shape[0]
+        objectives = tuple(
+            NegativeMarginalElbo(
+                nodes,
+                self.temperatures[i % len(self.temperatures)],
+                self.training.num_samples,
+            )
+            for i in range(num_restarts)
+        )
+        if not (driver.interrupted or driver.out_of_time()):
+            stage = self.training.stage(name, objectives, **changes)
+            state = driver.run(stage, model, data, state)
+        fit = gaussian_fit(model, state.params, state.priors, driver)
+        assert isinstance(fit.posterior, GaussianPosterior)
+        return driver_fit(with_inferred_latents(fit.posterior, data), driver)
+
+
+def with_unit_latents(model: Model) -> Model:
+    """The model with the width of z held: weights that multiply z do its work."""
+    if model.latent_variance.mode == "fixed":
+        return model
+    return replace(model, latent_variance=Variance(jnp.asarray(1.0)))
+
+
+def with_inferred_latents(posterior: GaussianPosterior, data: Data):
+    """The posterior with mean and width of z for each row, by quadrature."""
+    found = [
+        infer_latents(posterior.select(i), data, data.inputs.shape[0], 0, num_draws=16)
+        for i in range(posterior.num_components)
+    ]
+    real = jnp.result_type(float)
+    mean = jnp.asarray(np.stack([one.mean for one in found]), real)
+    std = jnp.asarray(np.stack([one.std for one in found]), real)
+    return replace(
+        posterior,
+        mean=posterior.mean._replace(latents=mean),
+        scale=posterior.scale._replace(latents=std),
+    )
