@@ -45,6 +45,8 @@ def compare_fits(
                 task = COMMON | CASES[case] | {"data": data, "method": method}
                 sides = _sides(task, torch, numpyro, steps, restarts, say)
                 result = _in_turn(sides, repeats, say, f"{case} {method}")
+                if torch is not None:
+                    result["elbo"] = _same_elbo(task, torch, steps, result, say)
                 results.append({"case": case, "method": method} | result)
     return results
 
@@ -85,6 +87,22 @@ def _sides(task, torch, numpyro, steps, restarts, say) -> dict[str, Callable[[],
             svi, task | whole | {"vmapped": True}
         )
     return sides
+
+
+def _same_elbo(task, torch, steps, result, say) -> dict:
+    """ELBO at the end of a whole fit: ours (10 restarts), the peers' (1 or more)."""
+    whole = task | {"steps": steps, "restarts": 1, "threads": 1}
+    found = run_worker((torch, str(PEERS / "torch_loop.py")), whole)
+    elbos = {
+        name: side["elbos"] for name, side in result["sides"].items() if name != "torch"
+    }
+    elbos["torch"] = found["elbos"]
+    ranges = ", ".join(
+        f"{name} {min(values):.0f} to {max(values):.0f}"
+        for name, values in elbos.items()
+    )
+    say(f"  ELBO after {steps} steps: {ranges}")
+    return elbos
 
 
 def _best_threads(command, task) -> int:

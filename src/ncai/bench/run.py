@@ -8,6 +8,7 @@ from ncai.atomic import replacing
 from ncai.bench.fits import compare_fits
 from ncai.bench.machine import describe_machine
 from ncai.bench.predictions import prediction_rates
+from ncai.bench.quality_time import time_to_quality
 from ncai.bench.statistics import compare_hz
 from ncai.bench.steps import growth_with_rows, step_costs
 
@@ -21,10 +22,11 @@ def run_bench(full: bool, out: Path | None, say: Callable[[str], None]) -> dict:
     parts: dict[str, Callable] = {"step_costs": step_costs}
     if full:
         parts |= {
-            "fits": compare_fits,
             "hz": compare_hz,
             "growth_with_rows": growth_with_rows,
             "predictions": prediction_rates,
+            "time_to_quality": time_to_quality,
+            "fits": compare_fits,
         }
     for name, part in parts.items():
         say(f"-- {name.replace('_', ' ')}")
