@@ -85,9 +85,7 @@ def test_it_bounds_the_elbo_of_any_q_of_z_from_above():
     keys = jax.random.split(jax.random.key(4), 200)
     for scale in (0.1, 1.0):
         q = q_at(weights, 1e-5, NUM_ROWS)
-        raw = q.raw_scale._replace(
-            latents=jnp.full((NUM_ROWS, 1), raw_scale_of(scale))
-        )
+        raw = q.raw_scale._replace(latents=jnp.full((NUM_ROWS, 1), raw_scale_of(scale)))
         q = MeanField(q.mean, raw)
         size = NegativeElbo().num_normals(q)[1]
         elbos = [

@@ -20,6 +20,8 @@ _HOMES = {
     "Network": "networks",
     "Penalties": "objectives.penalties",
     "make_dataset": "datasets",
+    "load_dataset": "datasets",
+    "DatasetError": "datasets",
     "ModelFileError": "files",
     "FitFailedError": "optimise",
 }

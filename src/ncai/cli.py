@@ -14,6 +14,8 @@ from typing import Annotated
 import typer
 
 from ncai import __version__
+from ncai.bench_commands import add_bench
+from ncai.dataset_commands import add_datasets
 
 EXIT_ERROR = 2
 EXIT_INTERRUPTED = 130
@@ -170,7 +172,8 @@ def fit(
     inference: Annotated[
         str,
         typer.Option(
-            help="ncai, ncai0, mfvi, map, hmc or hmc_marginal.", metavar="NAME"
+            help="ncai, ncai0, mfvi, marginal, map, hmc or hmc_marginal.",
+            metavar="NAME",
         ),
     ] = "ncai",
     preset: Annotated[
@@ -300,3 +303,7 @@ def predict(
 
 def _is_terminal() -> bool:
     return sys.stderr.isatty()
+
+
+add_datasets(app, _guard, _example)
+add_bench(app, _guard, _example)

@@ -28,7 +28,7 @@ PARTS = ("train", "valid", "test")
 class Part:
     """Rows of one part of a set; `latents` is None where the truth has no z."""
 
-    inputs: Float[Array, "N 1"]
+    inputs: Float[Array, "N D"]
     targets: Float[Array, "N 1"]
     latents: Float[Array, "N 1"] | None
 

@@ -1,0 +1,42 @@
+"""What tests of real sets share: the folder of the files, and a set of three rows."""
+
+import hashlib
+import os
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ncai.datasets.registry import RealSet
+
+FOLDER = os.environ.get("NCAI_DATA_DIR", "")
+
+
+def real_data(test):
+    """For a test that needs the files."""
+    reason = "the real data sets are not here: NCAI_DATA_DIR names no folder"
+    missing = not FOLDER or not Path(FOLDER).is_dir()
+    return pytest.mark.real_data(pytest.mark.skipif(missing, reason=reason)(test))
+
+
+TOY = "kind,size,price\na,1.50,10\nb,2,11.5\na,0.25,9\n"
+
+
+def toy(text=TOY, **changes):
+    """A set like the real ones, of three rows."""
+    rows = [line.split(",") for line in text.splitlines()[1:]]
+    plain = "".join(f"{k},{float(s):.6g},{float(p):.6g}\n" for k, s, p in rows)
+    fields = {
+        "name": "toy",
+        "title": "Toy",
+        "columns": ("kind", "size", "price"),
+        "rows": len(rows),
+        "digest": hashlib.sha256(plain.encode()).hexdigest(),
+        "target_mean": float(np.mean([float(row[-1]) for row in rows])),
+        "licence": "CC0",
+        "reference": "nobody",
+        "openml_id": 7,
+        "one_hot": (("kind", ("a", "b")),),
+        "paper_rows": 2,
+    }
+    return RealSet(**{**fields, **changes})
