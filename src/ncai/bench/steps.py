@@ -47,7 +47,7 @@ def _run(penalties: Penalties | None, setting, num_steps: int) -> TrainState:
 
 
 def step_costs(
-    say: Callable[[str], None], num_steps: int = 250, repeats: int = 5
+    say: Callable[[str], None], num_steps: int = 2000, repeats: int = 5
 ) -> list[dict]:
     """A step of ten restarts against ten steps of one, and HZ against its double sum.
 
@@ -103,7 +103,7 @@ def growth_with_rows(
     out = []
     for num_rows in sizes:
         setting = _setting(num_rows, hidden, 1)
-        num_steps = int(np.clip(1_000_000 // num_rows, 10, 250))
+        num_steps = int(np.clip(2_000_000 // num_rows, 20, 1000))
         seconds = seconds_in_turn(
             {"ncai": lambda s=setting, n=num_steps: _run(PENALTIES["ncai"], s, n)},
             repeats=3,
