@@ -26,6 +26,10 @@ def add_bench(app: typer.Typer, guard, example) -> None:
                 "too: about half an hour. Without it, only our own step costs.",
             ),
         ] = False,
+        only: Annotated[
+            list[str] | None,
+            typer.Option(help="Only this part of the full run (may be repeated)."),
+        ] = None,
         out: Annotated[
             Path | None, typer.Option(help="Also write the numbers there, as JSON.")
         ] = None,
@@ -34,6 +38,6 @@ def add_bench(app: typer.Typer, guard, example) -> None:
         if context.invoked_subcommand is None:
             from ncai.bench.run import run_bench
 
-            run_bench(full, out, typer.echo)
+            run_bench(full, out, typer.echo, tuple(only or ()))
 
     app.add_typer(bench, name="bench")

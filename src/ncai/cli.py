@@ -16,6 +16,7 @@ import typer
 from ncai import __version__
 from ncai.bench_commands import add_bench
 from ncai.dataset_commands import add_datasets
+from ncai.study_commands import add_study
 
 EXIT_ERROR = 2
 EXIT_INTERRUPTED = 130
@@ -307,3 +308,4 @@ def _is_terminal() -> bool:
 
 add_datasets(app, _guard, _example)
 add_bench(app, _guard, _example)
+add_study(app, _guard, _example)

@@ -164,6 +164,12 @@ def run_chunk(
     )
 
 
+def num_threads() -> int:
+    """Threads that train groups of restarts: NCAI_THREADS, or as many as cores."""
+    asked = os.environ.get("NCAI_THREADS", "")
+    return int(asked) if asked.isdigit() and int(asked) else os.cpu_count() or 1
+
+
 class FitFailedError(RuntimeError):
     """Every restart became non-finite."""
 
@@ -363,7 +369,7 @@ class _Groups:
             self.states = [state]
             return
         self.states = [jax.tree.map(lambda a, p=p: a[p], state) for p in self.picks]
-        self.pool = ThreadPoolExecutor(min(count, os.cpu_count() or 1))
+        self.pool = ThreadPoolExecutor(min(count, num_threads()))
         # No steps: compiles, where threads that start together would each compile.
         self._run_group(0, np.zeros(self.num_restarts), 0, 0)
 

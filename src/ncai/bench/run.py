@@ -8,26 +8,44 @@ from ncai.atomic import replacing
 from ncai.bench.fits import compare_fits
 from ncai.bench.machine import describe_machine
 from ncai.bench.predictions import prediction_rates
+from ncai.bench.profile import profile_step
 from ncai.bench.quality_time import time_to_quality
 from ncai.bench.statistics import compare_hz
 from ncai.bench.steps import growth_with_rows, step_costs
 
 
-def run_bench(full: bool, out: Path | None, say: Callable[[str], None]) -> dict:
-    """Quick: our own step costs. Full: peers, HZ, growth with rows and prediction."""
-    result = {
-        "command": "ncai bench --full" if full else "ncai bench",
+QUICK = {"step_costs": step_costs}
+ALL = QUICK | {
+    "profile": profile_step,
+    "hz": compare_hz,
+    "growth_with_rows": growth_with_rows,
+    "predictions": prediction_rates,
+    "time_to_quality": time_to_quality,
+    "fits": compare_fits,
+}
+
+
+def run_bench(
+    full: bool,
+    out: Path | None,
+    say: Callable[[str], None],
+    only: tuple[str, ...] = (),
+) -> dict:
+    """Quick: our own step costs. Full: all parts.
+
+    `only` these parts go into a file that may have the others already.
+    """
+    for name in only:
+        if name not in ALL:
+            raise ValueError(f"--only {name} is no part; choose among {[*ALL]}.")
+    parts = {n: ALL[n] for n in only} if only else ALL if full else QUICK
+    result = {}
+    if only and out is not None and out.exists():
+        result = json.loads(out.read_text())
+    result |= {
+        "command": f"ncai bench{' --full' if full or only else ''}",
         "machine": describe_machine(),
     }
-    parts: dict[str, Callable] = {"step_costs": step_costs}
-    if full:
-        parts |= {
-            "hz": compare_hz,
-            "growth_with_rows": growth_with_rows,
-            "predictions": prediction_rates,
-            "time_to_quality": time_to_quality,
-            "fits": compare_fits,
-        }
     for name, part in parts.items():
         say(f"-- {name.replace('_', ' ')}")
         result[name] = part(say)

@@ -36,6 +36,8 @@ class Training:
         settle_steps: steps for the scales alone, where a start has its means given.
         noise_starts: where learned noise begins, restart by restart in turn; if empty,
             at the model's value.
+        fixed_noise: values of fixed noise, restart by restart in turn (a grid in one
+            run); if empty, the model's.
     """
 
     num_restarts: int = 10
@@ -49,6 +51,7 @@ class Training:
     warm_start_steps: int = 5_000
     settle_steps: int = 3_000
     noise_starts: tuple[float, ...] = ()
+    fixed_noise: tuple[float, ...] = ()
 
     def stage(self, name: str, objective: Any, **changes) -> Stage:
         """A stage with these settings."""
@@ -182,6 +185,18 @@ def with_noise_starts(point: Unknowns, model: Model, training: Training) -> Unkn
             jnp.log(starts)[:, None], point.log_noise_var.shape
         )
     )
+
+
+def starting_priors(key: PRNGKeyArray, model: Model, training: Training) -> PriorState:
+    """The variances at the start of each restart."""
+    keys = jax.random.split(key, training.num_restarts)
+    priors = jax.vmap(lambda k: initial_priors(k, model))(keys)
+    if model.noise_variance.mode != "fixed" or not training.fixed_noise:
+        return priors
+    values = jnp.asarray(training.fixed_noise)
+    values = values[jnp.arange(training.num_restarts) % len(values)]
+    noise = jnp.broadcast_to(values[:, None], priors.noise_variance.shape)
+    return priors._replace(noise_variance=noise.astype(priors.noise_variance.dtype))
 
 
 def gaussian_fit(model: Model, q: MeanField, priors: PriorState, driver: Driver) -> Fit:

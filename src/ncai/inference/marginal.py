@@ -16,10 +16,11 @@ from ncai.inference.base import (
     ncai_start,
     random_point,
     stack_starts,
+    starting_priors,
     with_noise_starts,
 )
 from ncai.latent_inference import infer_latents
-from ncai.model import Model, PriorState, Variance, initial_priors
+from ncai.model import Model, PriorState, Variance
 from ncai.objectives.marginal import NegativeMarginalElbo
 from ncai.optimise import Driver, TrainState, initial_state
 from ncai.posterior import Fit, GaussianPosterior
@@ -69,9 +70,7 @@ class Marginal(Inference):
         q = jax.vmap(lambda k, p: mean_field_at(k, model, p))(
             jax.random.split(scale_key, num_restarts), point
         )
-        priors = jax.vmap(lambda k: initial_priors(k, model))(
-            jax.random.split(prior_key, num_restarts)
-        )
+        priors = starting_priors(prior_key, model, self.training)
         state = initial_state(q, priors, jax.random.split(train_key, num_restarts))
         return self._train("marginal", model, data, state, driver)
 

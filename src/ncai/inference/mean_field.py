@@ -18,10 +18,11 @@ from ncai.inference.base import (
     ncai_start,
     random_point,
     stack_starts,
+    starting_priors,
     with_noise_starts,
 )
 from ncai.inference.map import map_points
-from ncai.model import Model, PriorState, initial_priors
+from ncai.model import Model, PriorState
 from ncai.objectives.elbo import NegativeElbo
 from ncai.objectives.penalties import Penalties
 from ncai.optimise import Driver, Stage, TrainState, initial_state
@@ -55,7 +56,8 @@ class MeanFieldVI(Inference):
         start: "random"; "ncai", the warm start; "map", the joint mode; or the values
             themselves (the truth, say).
         hold_means: train the scales only (the paper's "Fixed at GT").
-        penalties: NCAI's, or None. With them, the first half of the steps is plain
+        penalties: NCAI's, or a tuple of them for the restarts to take in turn (a grid
+            in one run), or None. With them, the first half of the steps is plain
             ELBO; the penalties then grow from 0 (from the first step on they would
             wreck the fit, as latents have not yet moved).
         ramp_fraction: the part of the second half over which they grow.
@@ -64,7 +66,7 @@ class MeanFieldVI(Inference):
     training: Training = field(default_factory=Training)
     start: str | Unknowns = "random"
     hold_means: bool = False
-    penalties: Penalties | None = None
+    penalties: Penalties | tuple[Penalties, ...] | None = None
     ramp_fraction: float = 0.5
 
     def fit(
@@ -91,10 +93,9 @@ class MeanFieldVI(Inference):
         Short, and with a low rate: the weights are nearly there.
         """
         keys = jax.random.split(key, q.mean.weights.shape[0])
-        objective = NegativeElbo(self.training.num_samples, self.penalties)
         stage = self.training.stage(
             "refit",
-            objective,
+            self._penalised(len(keys), 1.0),
             max_steps=max(self.training.max_steps // 5, 1),
             learning_rate=self.training.learning_rate / 3,
             rate_drops=0,
@@ -122,9 +123,7 @@ class MeanFieldVI(Inference):
         point = with_noise_starts(point, model, self.training)
         scale_keys = jax.random.split(scale_key, num_restarts)
         q = jax.vmap(lambda k, p: mean_field_at(k, model, p))(scale_keys, point)
-        priors = jax.vmap(lambda k: initial_priors(k, model))(
-            jax.random.split(prior_key, num_restarts)
-        )
+        priors = starting_priors(prior_key, model, self.training)
         state = initial_state(q, priors, jax.random.split(train_key, num_restarts))
         if means_are_given and not self.hold_means:
             # The paper trains the variances to convergence before it lets go.
@@ -167,13 +166,27 @@ class MeanFieldVI(Inference):
             ),
             self.training.stage(
                 "penalties",
-                replace(elbo, penalties=self.penalties, ramp_steps=float(ramp)),
+                self._penalised(self.training.num_restarts, float(ramp)),
                 max_steps=second,
                 settle_steps=ramp,
                 trainable=noise_held,
             ),
         ]
         return [*stages, noise_stage] if learn_noise_last else stages
+
+    def _penalised(self, num_restarts: int, ramp: float):
+        """The objective with penalties; one for each restart where they differ."""
+        elbo = NegativeElbo(self.training.num_samples)
+        if not isinstance(self.penalties, tuple):
+            return replace(elbo, penalties=self.penalties, ramp_steps=ramp)
+        return tuple(
+            replace(
+                elbo,
+                penalties=self.penalties[i % len(self.penalties)],
+                ramp_steps=ramp,
+            )
+            for i in range(num_restarts)
+        )
 
     def _run(self, stage, model, data, state, driver) -> TrainState:
         if driver.interrupted or driver.out_of_time():

@@ -1,0 +1,85 @@
+"""What the study commands show."""
+
+import time
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TextColumn,
+    TimeElapsedColumn,
+    TimeRemainingColumn,
+)
+from rich.table import Table
+
+from ncai.study.registry import STUDIES
+from ncai.study.run import Finished, Study, run_study
+from ncai.study.scales import SCALES, Scale
+from ncai.study.store import Store
+
+EXIT_FAILED_CELLS = 1
+
+
+def _chosen(names: list[str] | None, scale: str) -> tuple[list[Study], Scale]:
+    for name in names or ():
+        if name not in STUDIES:
+            raise ValueError(f"study {name!r} is not known; choose among {[*STUDIES]}.")
+    if scale not in SCALES:
+        raise ValueError(f"--scale {scale!r} must be one of {[*SCALES]}.")
+    return [STUDIES[name] for name in names or STUDIES], SCALES[scale]
+
+
+def run_and_show(names, scale_name, jobs, scheduler, out: Path) -> int:
+    """Run with a live bar; the exit code."""
+    studies, scale = _chosen(names, scale_name)
+    console = Console()
+    store = Store(out / scale.name)
+    failed = []
+    for study in studies:
+        columns = (
+            TextColumn("{task.description}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            TextColumn("left"),
+            TimeRemainingColumn(),
+        )
+        with Progress(*columns, console=console) as progress:
+            task = progress.add_task(study.name, total=None)
+
+            def show(finished: Finished, done: int, total: int, task=task) -> None:
+                progress.update(task, completed=done, total=total)
+                how = "failed" if finished.failed else f"{finished.seconds:.0f} s"
+                stamp = time.strftime("%H:%M:%S")
+                progress.console.print(f"{stamp}  {finished.cell.id}  {how}")
+
+            failed += run_study(study, scale, store, jobs, scheduler, show)
+            cells = study.cells(scale, store)
+            progress.update(task, completed=len(cells), total=len(cells))
+    if failed:
+        console.print(
+            f"{len(failed)} cells failed; their tracebacks are beside the results "
+            "(*.failed.txt). The same command tries them again."
+        )
+        return EXIT_FAILED_CELLS
+    console.print(f"All done: {store.folder}")
+    return 0
+
+
+def show_status(names, scale_name, out: Path) -> None:
+    """A table of studies."""
+    studies, scale = _chosen(names, scale_name)
+    store = Store(out / scale.name)
+    table = Table("study", "done", "failed", "missing", "hours so far", box=None)
+    for study in studies:
+        cells = study.cells(scale, store)
+        done = [cell for cell in cells if store.is_done(cell)]
+        failed = [cell for cell in cells if store.failure(cell)]
+        hours = sum(store.seconds(cell) for cell in done) / 3600
+        missing = len(cells) - len(done) - len(failed)
+        table.add_row(
+            study.name, str(len(done)), str(len(failed)), str(missing), f"{hours:.2f}"
+        )
+    Console().print(table)

@@ -1,0 +1,133 @@
+"""Tables of a study: ours beside the published, as Markdown, CSV and LaTeX."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+
+import pandas as pd
+
+from ncai.atomic import replacing
+
+
+@dataclass(frozen=True)
+class Entry:
+    """Mean and standard deviation over so many splits; NaN where there is none."""
+
+    mean: float
+    std: float
+    count: int
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> "Entry":
+        """From the values of the splits."""
+        numbers = pd.Series(list(values), dtype=float).dropna()
+        if numbers.empty:
+            return cls(math.nan, math.nan, 0)
+        std = float(numbers.std()) if len(numbers) > 1 else math.nan
+        return cls(float(numbers.mean()), std, len(numbers))
+
+    def __str__(self) -> str:
+        if self.count == 0:
+            return ""
+        if math.isnan(self.std):
+            return f"{self.mean:.3f}"
+        return f"{self.mean:.3f} ± {self.std:.3f}"
+
+    def differs_from(self, other: "Entry") -> bool:
+        """By more than two pooled standard errors."""
+        if not (self.count and other.count):
+            return False
+        pooled = sum(
+            0.0 if math.isnan(e.std) else e.std**2 / e.count for e in (self, other)
+        )
+        return abs(self.mean - other.mean) > 2 * math.sqrt(pooled)
+
+
+@dataclass(frozen=True)
+class Table:
+    """Cells of text under column names, with a title and a note.
+
+    Args:
+        name: of its files.
+        title: above it.
+        columns: names.
+        rows: as many strings as there are columns, each; **bold** as in Markdown.
+        note: below it.
+    """
+
+    name: str
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    note: str = ""
+
+    def markdown(self) -> str:
+        """With a heading."""
+        lines = [f"### {self.title}", "", "| " + " | ".join(self.columns) + " |"]
+        lines.append("|" + "---|" * len(self.columns))
+        lines += ["| " + " | ".join(row) + " |" for row in self.rows]
+        return "\n".join([*lines, "", self.note]).rstrip() + "\n"
+
+    def latex(self) -> str:
+        """A tabular in a table."""
+
+        def cell(text: str) -> str:
+            text = text.replace("±", r"$\pm$").replace("_", r"\_").replace("%", r"\%")
+            if text.startswith("**"):
+                text = r"\textbf{" + text.replace("**", "", 1).replace("**", "}", 1)
+            return text
+
+        lines = [r"\begin{table}", r"\centering"]
+        lines.append(r"\begin{tabular}{l" + "r" * (len(self.columns) - 1) + "}")
+        lines.append(" & ".join(cell(c) for c in self.columns) + r" \\ \hline")
+        lines += [" & ".join(cell(c) for c in row) + r" \\" for row in self.rows]
+        lines += [r"\end{tabular}", rf"\caption{{{cell(self.title)}}}", r"\end{table}"]
+        return "\n".join(lines) + "\n"
+
+    def frame(self) -> pd.DataFrame:
+        """As data, without marks."""
+        plain = [[c.replace("**", "") for c in row] for row in self.rows]
+        return pd.DataFrame(plain, columns=list(self.columns))
+
+    def write(self, folder: Path) -> None:
+        """NAME.md, NAME.csv and NAME.tex."""
+        folder.mkdir(parents=True, exist_ok=True)
+        texts = {
+            ".md": self.markdown(),
+            ".csv": self.frame().to_csv(index=False),
+            ".tex": self.latex(),
+        }
+        for ending, text in texts.items():
+            with replacing(folder / f"{self.name}{ending}") as temporary:
+                Path(temporary).write_text(text)
+
+
+def published() -> pd.DataFrame:
+    """The paper's numbers: label of its table, dataset, method, metric, value, std."""
+    source = files("ncai.study").joinpath("published.csv")
+    with source.open() as file:
+        return pd.read_csv(file)
+
+
+def side_by_side(ours: Entry, theirs: Entry, larger_is_better: bool | None) -> str:
+    """`ours (theirs)`; the better in bold, and a star where they truly differ."""
+    mark = "*" if ours.differs_from(theirs) else ""
+    own, other = f"{ours}{mark}", str(theirs)
+    if not ours.count:
+        return f"({other})" if theirs.count else ""
+    if not theirs.count:
+        return own
+    if larger_is_better is not None and ours.mean != theirs.mean:
+        if (ours.mean > theirs.mean) == larger_is_better:
+            own = f"**{own}**"
+        else:
+            other = f"**{other}**"
+    return f"{own} ({other})"
+
+
+STAR_NOTE = (
+    "Ours (published), mean ± std over splits; the better in bold. * differs by more "
+    "than two pooled standard errors."
+)
