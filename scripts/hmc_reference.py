@@ -55,6 +55,7 @@ def parse():
     parser.add_argument("--acceptance", type=float, default=0.8)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--folder", type=Path, required=True)
+    parser.add_argument("--start", type=Path, help="weights of an earlier run (.npz)")
     parser.add_argument("--out", type=Path, default=Path("results/hmc"))
     parser.add_argument("--threads", type=int, default=2)
     return parser.parse_args()
@@ -76,6 +77,9 @@ def make_target(options) -> tuple[HMC, Target, Unknowns]:
     method = HMC(num_chains=options.chains)
     key = jax.random.key(options.seed)
     position, priors = method._starts(key, model, data, Driver())
+    if options.start:
+        found = np.load(options.start)["weights"]  # [chains, draws, weights]
+        position = position._replace(weights=jnp.asarray(found[:, -1]))
     rule = None
     if options.kind == "marginal":
         rule = latent_rule(1, options.nodes)
@@ -107,8 +111,14 @@ def warm_up(options, target, position, pool, groups):
         key = jax.random.fold_in(jax.random.key(options.seed), 1)
         schedule = jnp.asarray(build_schedule(options.warmup))
         warm = warm_start(target, position, options.acceptance)
-        started = time.time()
-        for start in range(0, options.warmup, CHUNK_DRAWS):
+        started, first = time.time(), 0
+        partial = options.folder / f"{options.kind}-warming.npz"
+        if partial.exists():
+            found = dict(np.load(partial))
+            first = int(found.pop("next"))
+            leaves = [jnp.asarray(found[f"leaf{i}"]) for i in range(len(found))]
+            warm = jax.tree.unflatten(jax.tree.structure(warm), leaves)
+        for start in range(first, options.warmup, CHUNK_DRAWS):
             keys = jnp.swapaxes(_keys(key, start, options.chains), 0, 1)
             part = schedule[start : start + CHUNK_DRAWS]
             parts = on_threads(
@@ -128,6 +138,8 @@ def warm_up(options, target, position, pool, groups):
             warm = join([p[0] for p in parts])
             info = join([p[1] for p in parts], axis=1)
             tell("warm-up", start, info, started)
+            leaves = {f"leaf{i}": v for i, v in enumerate(jax.tree.leaves(warm))}
+            save(partial, next=start + CHUNK_DRAWS, **leaves)
         state, tuned = finish_warmup(warm, options.acceptance)
         save(
             path,

@@ -98,11 +98,10 @@ def test_a_restart_is_what_it_would_be_alone():
         )
 
 
-def test_groups_of_restarts_are_what_they_would_be_together(monkeypatch):
-    stage = Stage("elbo", ELBO, max_steps=CHUNK_STEPS + 3)
+def test_groups_of_restarts_are_what_they_would_be_together():
     drivers, states = [], []
     for largest in (NUM_RESTARTS, 2):  # one group; two, the second filled up
-        monkeypatch.setattr("ncai.optimise.LARGEST_GROUP", largest)
+        stage = Stage("elbo", ELBO, max_steps=CHUNK_STEPS + 3, largest_group=largest)
         driver = Driver()
         states.append(driver.run(stage, MODEL, DATA, start(bad=[1])))
         drivers.append(driver)

@@ -1,4 +1,4 @@
-"""Keep compiled programs from one run to the next, in a private folder of the user.
+"""How compiled programs are kept and run.
 
 Compiling takes seconds, training often less. JAX can keep what it compiled; this turns
 that on unless the user has decided for themselves: by JAX's own setting
@@ -10,7 +10,10 @@ import os
 import stat
 import sys
 from pathlib import Path
+from typing import Any
 
+# Options for programs that run once a fit: compile in a hurry.
+RUN_ONCE: Any = {"xla_backend_optimization_level": 0}
 LARGEST_CACHE = 1_000_000_000  # bytes
 SHORTEST_COMPILATION = 0.2  # seconds worth a file
 
@@ -85,3 +88,9 @@ def _drop_oldest(folder: Path, limit: int) -> None:
         total -= size
         if total <= limit / 2:
             return
+
+
+def num_threads() -> int:
+    """Threads that run compiled programs side by side: NCAI_THREADS, or all cores."""
+    asked = os.environ.get("NCAI_THREADS", "")
+    return int(asked) if asked.isdigit() and int(asked) else os.cpu_count() or 1

@@ -10,7 +10,6 @@ of this size. The groups do not depend on the number of cores, so neither do the
 of the result.
 """
 
-import os
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -22,9 +21,9 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 from jax.flatten_util import ravel_pytree
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from ncai.compilation import keep_compiled_programs
+from ncai.compilation import RUN_ONCE, keep_compiled_programs, num_threads
 from ncai.model import Model, PriorState
 from ncai.types import Data
 
@@ -51,6 +50,7 @@ class ChunkSummary(NamedTuple):
     finite: Float[Array, "R"]
 
 
+@jax.jit
 def initial_state(params: Any, priors: PriorState, keys: PRNGKeyArray) -> TrainState:
     """State before the first step; all arguments have a leading restart axis."""
     flat = jax.vmap(lambda p: ravel_pytree(p)[0])(params)
@@ -125,11 +125,32 @@ def _run_one(
     return TrainState(unravel(flat), adam, priors, state.key), summary
 
 
+@jax.jit(compiler_options=RUN_ONCE)
+def _new_stage(state: TrainState, step: int) -> TrainState:
+    """The same restarts before the first step of another stage.
+
+    Adam starts anew: its averages belong to the objective of the last stage.
+    """
+    keys = jax.vmap(lambda key: jax.random.fold_in(key, step))(state.key)
+    return initial_state(state.params, state.priors, keys)
+
+
+@jax.jit(compiler_options=RUN_ONCE)
+def _take(tree: Any, indices: Int[Array, "G"]) -> Any:
+    return jax.tree.map(lambda a: a[indices], tree)
+
+
+@jax.jit(static_argnames=("length",), compiler_options=RUN_ONCE)
+def _join(parts: list, length: int) -> Any:
+    return jax.tree.map(lambda *p: jnp.concatenate(p)[:length], *parts)
+
+
 def stack_objectives(objectives: list) -> Any:
     """One objective whose numbers have a leading restart axis."""
+    real = jnp.result_type(float)
+    # NumPy: with JAX each of these would be a small program to compile.
     return jax.tree.map(
-        lambda *numbers: jnp.stack([jnp.asarray(n, float) for n in numbers]),
-        *objectives,
+        lambda *numbers: np.stack([np.asarray(n, real) for n in numbers]), *objectives
     )
 
 
@@ -164,12 +185,6 @@ def run_chunk(
     )
 
 
-def num_threads() -> int:
-    """Threads that train groups of restarts: NCAI_THREADS, or as many as cores."""
-    asked = os.environ.get("NCAI_THREADS", "")
-    return int(asked) if asked.isdigit() and int(asked) else os.cpu_count() or 1
-
-
 class FitFailedError(RuntimeError):
     """Every restart became non-finite."""
 
@@ -196,6 +211,8 @@ class Stage:
         tolerance: in units of the objective per row.
         per_row: whether the objective is a sum over rows (nats) or an average.
         trainable: a tree prefix of the parameters: 1 to learn, 0 to hold.
+        largest_group: restarts trained as one array; fewer where each has large
+            arrays of its own.
         worth_keeping: whether a fit stopped by Ctrl-C in this stage is a fit at all;
             if not, the interrupt goes on to the caller.
     """
@@ -212,6 +229,7 @@ class Stage:
     window: int = 1000
     per_row: bool = True
     trainable: Any = 1.0
+    largest_group: int = LARGEST_GROUP
     worth_keeping: bool = True
 
 
@@ -272,6 +290,14 @@ class Driver:
             self.time_limit is not None
             and time.monotonic() - self.started > self.time_limit
         )
+
+    def run_from(
+        self, stage: Stage, model: Model, data: Data, state: TrainState
+    ) -> TrainState:
+        """Run a stage after another; nothing, if there is no time left."""
+        if self.interrupted or self.out_of_time():
+            return state
+        return self.run(stage, model, data, _new_stage(state, self.steps))
 
     def run(
         self, stage: Stage, model: Model, data: Data, state: TrainState
@@ -354,7 +380,7 @@ class _Groups:
             stage.max_steps if stage.schedule == "cosine" else "inf"
         )
         self.num_restarts = state.key.shape[0]
-        count = -(-self.num_restarts // LARGEST_GROUP)
+        count = -(-self.num_restarts // stage.largest_group)
         size = -(-self.num_restarts // count)
         self.picks = np.minimum(
             np.arange(count * size).reshape(count, size), self.num_restarts - 1
@@ -368,13 +394,13 @@ class _Groups:
         if count == 1:
             self.states = [state]
             return
-        self.states = [jax.tree.map(lambda a, p=p: a[p], state) for p in self.picks]
+        self.states = [_take(state, picks) for picks in self.picks]
         self.pool = ThreadPoolExecutor(min(count, num_threads()))
         # No steps: compiles, where threads that start together would each compile.
         self._run_group(0, np.zeros(self.num_restarts), 0, 0)
 
     def _run_group(self, index: int, rates: np.ndarray, first_step, num_steps):
-        group_rates = jnp.asarray(rates[self.picks[index]], jnp.float32)
+        group_rates = rates[self.picks[index]].astype(np.float32)
         state, summary = run_chunk(
             self.objectives[index],
             *self.arguments,
@@ -404,16 +430,15 @@ class _Groups:
             results = [future.result() for future in futures]
         for i, (state, summary) in zip(busy, results, strict=True):
             self.states[i], self.summaries[i] = state, summary
-        return jax.tree.map(lambda *parts: self._join(np, parts), *self.summaries)
-
-    def _join(self, numpy, parts):
-        return numpy.concatenate(parts)[: self.num_restarts]
+        return jax.tree.map(
+            lambda *parts: np.concatenate(parts)[: self.num_restarts], *self.summaries
+        )
 
     def state(self) -> TrainState:
         """Where the restarts are now."""
         if len(self.states) == 1:
             return self.states[0]
-        return jax.tree.map(lambda *parts: self._join(jnp, parts), *self.states)
+        return _join(self.states, self.num_restarts)
 
     def close(self) -> None:
         """Wait for what still runs."""

@@ -1,5 +1,6 @@
 """The posterior predictive p(y|x, D): one object for everything one asks of it."""
 
+import functools
 import reprlib
 from typing import Any
 
@@ -106,13 +107,18 @@ class PredictiveDistribution:
 
     # ----- Moments --------------------------------------------------------------------
 
+    @functools.cached_property
+    def _moments(self):
+        # Both come from one pass over the mixtures.
+        return self._map(row_statistics.moments)
+
     def mean(self) -> np.ndarray:
         """E[y|x]."""
-        return self._in_units(self._map(row_statistics.moments)[0])
+        return self._in_units(self._moments[0])
 
     def variance(self) -> np.ndarray:
         """Var[y|x], noise included."""
-        return self._drop(self._map(row_statistics.moments)[1] * self.target_scale**2)
+        return self._drop(self._moments[1] * self.target_scale**2)
 
     def std(self) -> np.ndarray:
         """Standard deviation of y given x, noise included."""

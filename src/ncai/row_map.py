@@ -5,6 +5,7 @@ arithmetic: a row's result does not depend, in a single bit, on the rows around 
 """
 
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 
 import jax
@@ -12,6 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
+from ncai.compilation import keep_compiled_programs, num_threads
 from ncai.networks import FlatNetwork
 from ncai.types import WeightDraws
 
@@ -105,15 +107,23 @@ def chunk_rows(values_per_row: int) -> int:
 
 
 def in_chunks(compiled: Callable, rows, num_rows: int, size: int):
-    """Call `compiled(chunk_of_rows, count)` on padded chunks; gather as float64."""
-    results = []
-    for start in range(0, max(num_rows, 1), size):
+    """Call `compiled(chunk_of_rows, count)` on padded chunks; gather as float64.
+
+    Chunks after the first, which compiles, are run side by side: one call keeps little
+    more than one core busy.
+    """
+
+    def one(start):
         count = min(size, num_rows - start)
-        chunk = jax.tree.map(lambda leaf: _slice(leaf, start, count, size), rows)  # noqa: B023
+        chunk = jax.tree.map(lambda leaf: _slice(leaf, start, count, size), rows)
         result = jax.device_get(compiled(chunk, np.int32(count)))
-        results.append(
-            jax.tree.map(lambda leaf: leaf[:count].astype(np.float64), result)  # noqa: B023
-        )
+        return jax.tree.map(lambda leaf: leaf[:count].astype(np.float64), result)
+
+    starts = range(0, max(num_rows, 1), size)
+    results = [one(starts[0])]
+    if len(starts) > 1:
+        with ThreadPoolExecutor(min(num_threads(), len(starts) - 1)) as pool:
+            results += pool.map(one, starts[1:])
     return jax.tree.map(lambda *parts: np.concatenate(parts), *results)
 
 
@@ -148,6 +158,7 @@ def map_mixtures(
     Returns:
         The results stacked over rows, in NumPy float64.
     """
+    keep_compiled_programs()
     draws = WeightDraws(*(jnp.asarray(leaf, jnp.float32) for leaf in draws))
     latents = jnp.asarray(nodes, jnp.float32) * draws.latent_std[:, None, None]
 

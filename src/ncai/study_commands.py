@@ -53,4 +53,24 @@ def add_study(app: typer.Typer, guard, example) -> None:
 
         show_status(names, scale, out)
 
+    @study.command(epilog=example("ncai study tables --scale paper"))
+    @guard
+    def tables(
+        names: Names = None, scale: ScaleName = "paper", out: Folder = RESULTS
+    ) -> None:
+        """Write every table that the results so far allow (Markdown, CSV, LaTeX)."""
+        from ncai.study.console import write_tables
+
+        write_tables(names, scale, out)
+
+    @study.command(epilog=example("ncai study figures --scale paper"))
+    @guard
+    def figures(
+        names: Names = None, scale: ScaleName = "paper", out: Folder = RESULTS
+    ) -> None:
+        """Draw every figure that the results so far allow (PNG)."""
+        from ncai.study.console import draw_figures
+
+        draw_figures(names, scale, out)
+
     app.add_typer(study, name="study")

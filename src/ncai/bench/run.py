@@ -10,9 +10,9 @@ from ncai.bench.machine import describe_machine
 from ncai.bench.predictions import prediction_rates
 from ncai.bench.profile import profile_step
 from ncai.bench.quality_time import time_to_quality
+from ncai.bench.report import markdown
 from ncai.bench.statistics import compare_hz
 from ncai.bench.steps import growth_with_rows, step_costs
-
 
 QUICK = {"step_costs": step_costs}
 ALL = QUICK | {
@@ -55,7 +55,9 @@ def run_bench(
 
 
 def write_json(path: Path, result: dict) -> None:
-    """Written whole or not at all."""
+    """The numbers, and a page of tables beside them; whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
     with replacing(path) as temporary:
         Path(temporary).write_text(json.dumps(result, indent=1) + "\n")
+    with replacing(path.with_suffix(".md")) as temporary:
+        Path(temporary).write_text(markdown(result))

@@ -9,9 +9,10 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
+from ncai.compilation import RUN_ONCE
 from ncai.model import Model, PriorState, initial_priors
 from ncai.objectives.elbo import DeterministicError
-from ncai.optimise import Driver, Stage, initial_state
+from ncai.optimise import Driver, Stage, TrainState, initial_state
 from ncai.posterior import Fit, GaussianPosterior
 from ncai.types import Data, Unknowns
 from ncai.variational import MeanField, raw_scale_of, scale_of
@@ -96,6 +97,12 @@ def random_point(key: PRNGKeyArray, model: Model, num_rows: int) -> Unknowns:
     )
 
 
+@jax.jit(static_argnames=("num_rows",), compiler_options=RUN_ONCE)
+def random_points(keys: PRNGKeyArray, model: Model, num_rows: int) -> Unknowns:
+    """A random point for each key."""
+    return jax.vmap(lambda key: random_point(key, model, num_rows))(keys)
+
+
 def mean_field_at(key: PRNGKeyArray, model: Model, point: Unknowns) -> MeanField:
     """A narrow q around a point.
 
@@ -132,8 +139,8 @@ def ncai_start(
     their prior width so that no covariance is singular.
     """
     num_rows = data.inputs.shape[0]
-    points = jax.vmap(lambda k: random_point(k, model, num_rows))(keys)
-    priors = jax.vmap(lambda k: initial_priors(k, model))(keys)
+    points = random_points(keys, model, num_rows)
+    priors = _initial_priors(keys, model)
     state = initial_state(points.weights, priors, keys)
     stage = Stage(
         "warm start",
@@ -149,12 +156,19 @@ def ncai_start(
     )
     state = driver.run(stage, model, data, state)
 
-    def tiny_latents(key, latent_variance):
-        shape = (num_rows, model.network.latent_dim)
-        return 1e-3 * jnp.sqrt(latent_variance) * jax.random.normal(key, shape)
-
-    latents = jax.vmap(tiny_latents)(keys, priors.latent_variance)
+    latents = _tiny_latents(keys, priors.latent_variance, points.latents)
     return Unknowns(state.params, latents, points.log_noise_var)
+
+
+@jax.jit(compiler_options=RUN_ONCE)
+def _tiny_latents(keys, latent_variance, like):
+    noise = jax.vmap(lambda k: jax.random.normal(k, like.shape[1:]))(keys)
+    return 1e-3 * jnp.sqrt(latent_variance)[:, None, None] * noise
+
+
+@jax.jit
+def _initial_priors(keys: PRNGKeyArray, model: Model) -> PriorState:
+    return jax.vmap(lambda key: initial_priors(key, model))(keys)
 
 
 def stack_starts(given: Unknowns, num_restarts: int, model: Model) -> Unknowns:
@@ -174,38 +188,54 @@ def stack_starts(given: Unknowns, num_restarts: int, model: Model) -> Unknowns:
     return Unknowns(weights[pick], latents[pick], noise)
 
 
-def with_noise_starts(point: Unknowns, model: Model, training: Training) -> Unknowns:
-    """The point with learned noise where each restart is to begin."""
-    if not (model.noise_is_unknown and training.noise_starts):
-        return point
-    starts = jnp.asarray(training.noise_starts)
-    starts = starts[jnp.arange(point.weights.shape[0]) % len(starts)]
-    return point._replace(
-        log_noise_var=jnp.broadcast_to(
-            jnp.log(starts)[:, None], point.log_noise_var.shape
-        )
+def starting_state(
+    keys: list[PRNGKeyArray], model: Model, point: Unknowns, training: Training
+) -> TrainState:
+    """A narrow q around the points, and variances, before the first step.
+
+    `keys` are three: for the scales, the variances, and the steps that follow.
+
+    Compiled as one program: step by step, JAX would compile dozens of small ones, which
+    takes longer than many a fit.
+    """
+    return _starting_state(
+        keys, model, point, training.noise_starts, training.fixed_noise
     )
 
 
-def starting_priors(key: PRNGKeyArray, model: Model, training: Training) -> PriorState:
-    """The variances at the start of each restart."""
-    keys = jax.random.split(key, training.num_restarts)
-    priors = jax.vmap(lambda k: initial_priors(k, model))(keys)
-    if model.noise_variance.mode != "fixed" or not training.fixed_noise:
-        return priors
-    values = jnp.asarray(training.fixed_noise)
-    values = values[jnp.arange(training.num_restarts) % len(values)]
-    noise = jnp.broadcast_to(values[:, None], priors.noise_variance.shape)
-    return priors._replace(noise_variance=noise.astype(priors.noise_variance.dtype))
+@jax.jit(static_argnames=("noise_starts", "fixed_noise"), compiler_options=RUN_ONCE)
+def _starting_state(keys, model, point, noise_starts, fixed_noise) -> TrainState:
+    scale_key, prior_key, train_key = keys
+    count = point.weights.shape[0]
+
+    def in_turn(values, like):
+        values = jnp.asarray(values)[jnp.arange(count) % len(values)]
+        return jnp.broadcast_to(values[:, None], like.shape).astype(like.dtype)
+
+    if model.noise_is_unknown and noise_starts:
+        log_noise = in_turn(np.log(noise_starts), point.log_noise_var)
+        point = point._replace(log_noise_var=log_noise)
+    q = jax.vmap(lambda k, p: mean_field_at(k, model, p))(
+        jax.random.split(scale_key, count), point
+    )
+    priors = _initial_priors(jax.random.split(prior_key, count), model)
+    if model.noise_variance.mode == "fixed" and fixed_noise:
+        priors = priors._replace(
+            noise_variance=in_turn(fixed_noise, priors.noise_variance)
+        )
+    return initial_state(q, priors, jax.random.split(train_key, count))
 
 
 def gaussian_fit(model: Model, q: MeanField, priors: PriorState, driver: Driver) -> Fit:
     """The result of a variational method."""
     num_restarts = q.mean.weights.shape[0]
     posterior = GaussianPosterior(
-        model, q.mean, scale_of(q), priors, np.full(num_restarts, 1 / num_restarts)
+        model, q.mean, _scale_of(q), priors, np.full(num_restarts, 1 / num_restarts)
     )
     return driver_fit(posterior, driver)
+
+
+_scale_of = jax.jit(scale_of)
 
 
 def driver_fit(posterior: GaussianPosterior, driver: Driver) -> Fit:

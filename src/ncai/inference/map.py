@@ -11,7 +11,7 @@ from ncai.inference.base import (
     Inference,
     Training,
     driver_fit,
-    random_point,
+    random_points,
     stack_starts,
 )
 from ncai.model import Model, initial_priors
@@ -61,7 +61,7 @@ def map_points(
     """One joint mode for each restart, and the variances that belong to it."""
     num_rows = data.inputs.shape[0]
     keys = jax.random.split(key, training.num_restarts)
-    start = jax.vmap(lambda k: random_point(k, model, num_rows))(keys)
+    start = random_points(keys, model, num_rows)
     if given is not None:
         num_given = min(
             training.num_restarts, jnp.atleast_2d(jnp.asarray(given.weights)).shape[0]

@@ -12,17 +12,15 @@ from ncai.inference.base import (
     Training,
     driver_fit,
     gaussian_fit,
-    mean_field_at,
     ncai_start,
-    random_point,
+    random_points,
     stack_starts,
-    starting_priors,
-    with_noise_starts,
+    starting_state,
 )
 from ncai.latent_inference import infer_latents
 from ncai.model import Model, PriorState, Variance
 from ncai.objectives.marginal import NegativeMarginalElbo
-from ncai.optimise import Driver, TrainState, initial_state
+from ncai.optimise import LARGEST_GROUP, Driver, TrainState, initial_state
 from ncai.posterior import Fit, GaussianPosterior
 from ncai.quadrature import latent_rule
 from ncai.types import Data, Unknowns
@@ -30,6 +28,8 @@ from ncai.variational import MeanField
 
 REACH = 4.5  # prior standard deviations of z that the nodes cover each way
 NODES = {1: 32, 2: 16}  # in each dimension
+# Rows x nodes x restarts of a group: 256 kB, which a core's cache holds.
+GROUP_VALUES = 2**16
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Marginal(Inference):
         """One Gaussian for each restart; q(z) is what quadrature says it is."""
         driver = driver or Driver()
         model = with_unit_latents(model)
-        start_key, scale_key, prior_key, train_key = jax.random.split(key, 4)
+        start_key, *state_keys = jax.random.split(key, 4)
         num_restarts = self.training.num_restarts
         keys = jax.random.split(start_key, num_restarts)
         if isinstance(self.start, Unknowns):
@@ -64,14 +64,9 @@ class Marginal(Inference):
         elif self.start == "ncai":
             point = ncai_start(keys, model, data, self.training, driver)
         else:
-            point = jax.vmap(lambda k: random_point(k, model, 1))(keys)
-        point = with_noise_starts(point, model, self.training)
+            point = random_points(keys, model, 1)
         point = point._replace(latents=point.latents[:, :0])
-        q = jax.vmap(lambda k, p: mean_field_at(k, model, p))(
-            jax.random.split(scale_key, num_restarts), point
-        )
-        priors = starting_priors(prior_key, model, self.training)
-        state = initial_state(q, priors, jax.random.split(train_key, num_restarts))
+        state = starting_state(state_keys, model, point, self.training)
         return self._train("marginal", model, data, state, driver)
 
     def continue_from(
@@ -116,7 +111,11 @@ class Marginal(Inference):
             for i in range(num_restarts)
         )
         if not (driver.interrupted or driver.out_of_time()):
-            stage = self.training.stage(name, objectives, **changes)
+            values = data.inputs.shape[0] * nodes.shape[0]
+            group = int(np.clip(GROUP_VALUES // values, 1, LARGEST_GROUP))
+            stage = self.training.stage(
+                name, objectives, largest_group=group, **changes
+            )
             state = driver.run(stage, model, data, state)
         fit = gaussian_fit(model, state.params, state.priors, driver)
         assert isinstance(fit.posterior, GaussianPosterior)

@@ -14,12 +14,10 @@ from ncai.inference.base import (
     Inference,
     Training,
     gaussian_fit,
-    mean_field_at,
     ncai_start,
-    random_point,
+    random_points,
     stack_starts,
-    starting_priors,
-    with_noise_starts,
+    starting_state,
 )
 from ncai.inference.map import map_points
 from ncai.model import Model, PriorState
@@ -76,7 +74,7 @@ class MeanFieldVI(Inference):
         driver = driver or Driver()
         state = self._starting_state(key, model, data, driver)
         for stage in self._stages(model):
-            state = self._run(stage, model, data, state, driver)
+            state = driver.run_from(stage, model, data, state)
         return gaussian_fit(model, state.params, state.priors, driver)
 
     def continue_from(
@@ -105,7 +103,7 @@ class MeanFieldVI(Inference):
         return gaussian_fit(model, state.params, state.priors, driver)
 
     def _starting_state(self, key, model, data, driver) -> TrainState:
-        start_key, scale_key, prior_key, train_key = jax.random.split(key, 4)
+        start_key, *state_keys = jax.random.split(key, 4)
         num_restarts = self.training.num_restarts
         keys = jax.random.split(start_key, num_restarts)
         means_are_given = True
@@ -118,13 +116,8 @@ class MeanFieldVI(Inference):
             if self.start == "ncai":
                 point = ncai_start(keys, model, data, self.training, driver)
             else:
-                num_rows = data.inputs.shape[0]
-                point = jax.vmap(lambda k: random_point(k, model, num_rows))(keys)
-        point = with_noise_starts(point, model, self.training)
-        scale_keys = jax.random.split(scale_key, num_restarts)
-        q = jax.vmap(lambda k, p: mean_field_at(k, model, p))(scale_keys, point)
-        priors = starting_priors(prior_key, model, self.training)
-        state = initial_state(q, priors, jax.random.split(train_key, num_restarts))
+                point = random_points(keys, model, data.inputs.shape[0])
+        state = starting_state(state_keys, model, point, self.training)
         if means_are_given and not self.hold_means:
             # The paper trains the variances to convergence before it lets go.
             stage = self.training.stage(
@@ -134,7 +127,7 @@ class MeanFieldVI(Inference):
                 rate_drops=0,
                 trainable=MEANS_HELD,
             )
-            state = self._run(stage, model, data, state, driver)
+            state = driver.run_from(stage, model, data, state)
         return state
 
     def _stages(self, model: Model) -> list[Stage]:
@@ -187,14 +180,6 @@ class MeanFieldVI(Inference):
             )
             for i in range(num_restarts)
         )
-
-    def _run(self, stage, model, data, state, driver) -> TrainState:
-        if driver.interrupted or driver.out_of_time():
-            return state
-        # Adam starts anew: its averages belong to the objective of the last stage.
-        keys = jax.vmap(lambda k: jax.random.fold_in(k, driver.steps))(state.key)
-        fresh = initial_state(state.params, state.priors, keys)
-        return driver.run(stage, model, data, fresh)
 
 
 def _noise_held(model: Model) -> Any:

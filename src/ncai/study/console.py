@@ -14,7 +14,7 @@ from rich.progress import (
 )
 from rich.table import Table
 
-from ncai.study.registry import STUDIES
+from ncai.study.registry import STUDIES, TABLES
 from ncai.study.run import Finished, Study, run_study
 from ncai.study.scales import SCALES, Scale
 from ncai.study.store import Store
@@ -83,3 +83,27 @@ def show_status(names, scale_name, out: Path) -> None:
             study.name, str(len(done)), str(len(failed)), str(missing), f"{hours:.2f}"
         )
     Console().print(table)
+
+
+def write_tables(names, scale_name, out: Path) -> None:
+    """Into OUT/SCALE/tables; says what it wrote."""
+    studies, scale = _chosen(names, scale_name)
+    store = Store(out / scale.name)
+    folder = store.folder / "tables"
+    console = Console()
+    for study in studies:
+        found = TABLES[study.name](scale, store)
+        for table in found:
+            table.write(folder)
+        console.print(f"{study.name}: {len(found)} tables in {folder}")
+
+
+def draw_figures(names, scale_name, out: Path) -> None:
+    """Into OUT/SCALE/figures; says what it drew."""
+    from ncai.study.figures import write_figures
+
+    studies, scale = _chosen(names, scale_name)
+    store = Store(out / scale.name)
+    for study in studies:
+        for path in write_figures(study.name, scale, store, store.folder / "figures"):
+            Console().print(f"{study.name}: {path}")
