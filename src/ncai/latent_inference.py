@@ -31,7 +31,12 @@ class LatentPosterior(NamedTuple):
 
 
 def infer_latents(
-    posterior: Posterior, data: Data, num_rows: int, seed: int, num_draws: int = 64
+    posterior: Posterior,
+    data: Data,
+    num_rows: int,
+    seed: int,
+    num_draws: int = 64,
+    num_nodes: int | None = None,
 ) -> LatentPosterior:
     """Z of rows whose y is known.
 
@@ -39,18 +44,20 @@ def infer_latents(
     q(z) is trained by some hundred steps with q(W) held.
     """
     if posterior.model.network.latent_dim <= LARGEST_DIM:
-        return _by_quadrature(posterior, data, num_rows, seed, num_draws)
+        return _by_quadrature(posterior, data, num_rows, seed, num_draws, num_nodes)
     return _by_training(posterior, data, num_rows, seed)
 
 
-def _by_quadrature(posterior, data, num_rows, seed, num_draws) -> LatentPosterior:
+def _by_quadrature(
+    posterior, data, num_rows, seed, num_draws, num_nodes
+) -> LatentPosterior:
     model = posterior.model
     # Across restarts z has no common meaning: take the one with the largest share.
     if isinstance(posterior, GaussianPosterior):
         posterior = posterior.select(int(np.argmax(posterior.shares)))
     draws = posterior.draw(jax.random.key(seed), num_draws)
     dims = model.network.latent_dim
-    rule = latent_rule(dims, 256 if dims == 1 else 48)
+    rule = latent_rule(dims, num_nodes or (256 if dims == 1 else 48))
     means, seconds = [], []
     for begin in range(0, data.inputs.shape[0], ROWS_AT_ONCE):
         part = jax.tree.map(lambda a, b=begin: a[b : b + ROWS_AT_ONCE], data)

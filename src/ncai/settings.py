@@ -92,7 +92,7 @@ PRESETS: dict[str, dict[str, Any]] = {
 METHOD_PRESETS: dict[tuple[str, str], dict[str, Any]] = {
     ("default", "marginal"): {
         "max_steps": 4_000,
-        "learning_rate": 0.03,
+        "learning_rate": 0.05,
         "schedule": "cosine",
         "temperature": 0.1,
         "noise_starts": (0.1,),

@@ -28,8 +28,8 @@ from ncai.variational import MeanField
 
 REACH = 4.5  # prior standard deviations of z that the nodes cover each way
 NODES = {1: 32, 2: 16}  # in each dimension
-# Rows x nodes x restarts of a group: 256 kB, which a core's cache holds.
-GROUP_VALUES = 2**16
+# Rows x nodes x restarts of a group: half a megabyte, which a core's cache holds.
+GROUP_VALUES = 2**17
 
 
 @dataclass(frozen=True)
@@ -132,7 +132,14 @@ def with_unit_latents(model: Model) -> Model:
 def with_inferred_latents(posterior: GaussianPosterior, data: Data):
     """The posterior with mean and width of z for each row, by quadrature."""
     found = [
-        infer_latents(posterior.select(i), data, data.inputs.shape[0], 0, num_draws=16)
+        infer_latents(
+            posterior.select(i),
+            data,
+            data.inputs.shape[0],
+            seed=0,
+            num_draws=8,
+            num_nodes={1: 96, 2: 32}[posterior.model.network.latent_dim],
+        )
         for i in range(posterior.num_components)
     ]
     real = jnp.result_type(float)
