@@ -40,7 +40,7 @@ def keep_compiled_programs() -> Path | None:
     """Turn JAX's cache on, once a process; the folder in use, or None."""
     import jax
 
-    if jax.config.jax_compilation_cache_dir:
+    if jax.config.jax_compilation_cache_dir:  # pyright: ignore
         return None
     base = user_cache_folder()
     if base is None:

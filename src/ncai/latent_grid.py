@@ -28,7 +28,8 @@ def outputs_at_nodes(
     With one latent dimension the nodes must be equispaced and ascending.
     """
     tree = network.unflatten(weights)
-    if not _is_piecewise_linear(network):
+    slope = _slope_below(network)
+    if slope is None:
         by_row = jax.vmap(
             lambda x: jax.vmap(lambda z: network.network.apply(tree, x, z))(latents)
         )(inputs)
@@ -36,7 +37,7 @@ def outputs_at_nodes(
     first, last = tree
     offsets = (inputs @ first["input"] + first["bias"]).T
     outputs = _one_layer_grid(
-        SLOPE_BELOW[network.network.activation],
+        slope,
         offsets,
         first["latent"][0],
         last["weight"],
@@ -45,14 +46,12 @@ def outputs_at_nodes(
     return outputs + last["bias"][:, None, None]
 
 
-def _is_piecewise_linear(network: FlatNetwork) -> bool:
+def _slope_below(network: FlatNetwork) -> float | None:
+    """Of a network that is piecewise linear in one latent; None for any other."""
     inner = network.network
-    return (
-        network.latent_dim == 1
-        and type(inner) is MLP
-        and len(inner.hidden) == 1
-        and inner.activation in SLOPE_BELOW
-    )
+    if type(inner) is MLP and len(inner.hidden) == 1 and network.latent_dim == 1:
+        return SLOPE_BELOW.get(inner.activation)
+    return None
 
 
 def _grid_forward(slope, offsets, latent_weights, last, nodes):

@@ -329,7 +329,8 @@ class Driver:
                         f"'{stage.name}' by step {step}: try a smaller learning_rate, "
                         "more restarts, or check X and y for extreme values."
                     )
-                if stage.plateau and plateau.all_done(summary.value, step, self.alive):
+                value = np.asarray(summary.value)
+                if stage.plateau and plateau.all_done(value, step, self.alive):
                     reason = "plateau"
                     break
                 if self.out_of_time():
@@ -347,7 +348,8 @@ class Driver:
         return groups.state()
 
     def _record(self, stage: Stage, step: int, summary: ChunkSummary) -> None:
-        value, terms = np.asarray(summary.value), dict(summary.terms)
+        value = np.asarray(summary.value)
+        terms = {name: np.asarray(term) for name, term in summary.terms.items()}
         self.history.stage.append(stage.name)
         self.history.step.append(self.steps)
         self.history.value.append(value)

@@ -87,11 +87,11 @@ def main() -> None:
         task = json.load(file)
     model, data = make_setting(task)
     method = make_method(task)
-    seconds, values = [], []
+    seconds, values = [], np.zeros((0, 0))
     for seed in range(2):
         started = time.perf_counter()
         fit = method.fit(jax.random.key(seed), model, data)
-        jax.block_until_ready(fit.posterior.mean)
+        jax.block_until_ready(fit.posterior)
         seconds.append(time.perf_counter() - started)
         values = fit.history["elbo"]
     tail = max(len(values) // 10, 1)

@@ -63,7 +63,7 @@ def profile_step(say: Callable[[str], None], case: str = "depeweg") -> dict:
         del i
         values, averages = carry
         direction, averages = adam.update(values, averages)
-        return values - 1e-3 * direction, averages
+        return values - 1e-3 * direction, averages  # pyright: ignore
 
     parts = {
         "random numbers": (normals, jnp.zeros((RESTARTS, flat.shape[1] // 2))),

@@ -120,6 +120,11 @@ class NegativeMarginalElbo:
         draw, _ = prepared
         weights = jnp.sum(draw.mean.weights**2 + draw.scale.weights**2)
         updated = update_priors(
-            model, priors, weights, 0.0, report.squared_error, jnp.sum(data.row_weights)
+            model,
+            priors,
+            weights,
+            jnp.zeros(()),
+            report.squared_error,
+            jnp.sum(data.row_weights),
         )
         return priors._replace(weight_variance=updated.weight_variance)

@@ -7,6 +7,7 @@ all equal, as they are at the start of NCAI.
 
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -77,16 +78,16 @@ def henze_zirkler(
     spacing = HZ_REACH / steps
     if dims == 1:
         nodes = spacing * np.arange(steps + 1)[:, None]
-        real, imaginary = ecf_on_line(beta * spacing * white[:, 0], share, steps + 1)
+        parts: Any = ecf_on_line(beta * spacing * white[:, 0], share, steps + 1)
         # The last row of the matrices may go beyond the nodes.
-        real, imaginary = (part.ravel()[: steps + 1] for part in (real, imaginary))
+        real, imaginary = (part.ravel()[: steps + 1] for part in parts)
     elif dims == 2:
         first, second = np.meshgrid(
             np.arange(steps + 1), np.arange(-steps, steps + 1), indexing="ij"
         )
         nodes = spacing * np.stack([first.ravel(), second.ravel()], axis=1)
-        real, imaginary = ecf_on_half_plane(beta * spacing * white, share, steps)
-        real, imaginary = real.ravel(), imaginary.ravel()
+        parts: Any = ecf_on_half_plane(beta * spacing * white, share, steps)
+        real, imaginary = (part.ravel() for part in parts)
     else:
         sobol = qmc.Sobol(dims, scramble=True, rng=0).random(2048)
         nodes = norm.ppf(np.clip(sobol, 1e-7, 1 - 1e-7))

@@ -73,7 +73,8 @@ def load_problem(dataset: str, split_number: int) -> Problem:
         )
     elif oracle is not None:
         oracle += float(np.log(scaling.target_scale[0]))
-    return Problem(*(scaling.apply(p) for p in parts), scaling, oracle)
+    train, valid, test = (scaling.apply(p) for p in parts)
+    return Problem(train, valid, test, scaling, oracle)
 
 
 def make_model(dataset: str, method: str, num_inputs: int, latent_dim: int) -> Model:

@@ -1,12 +1,13 @@
 """The benchmark's tables: four main ones, and one summary for each data set."""
 
+import numpy as np
 import pandas as pd
 
 from ncai.study.benchmark import BENCHMARK
 from ncai.study.paper_settings import DATASETS, METHODS, REAL, SYNTHETIC
 from ncai.study.scales import Scale
 from ncai.study.store import Store
-from ncai.study.tables import STAR_NOTE, Entry, Table, published, side_by_side
+from ncai.study.tables import STAR_NOTE, Entry, Table, pick, published, side_by_side
 
 NUM_PUBLISHED_SPLITS = 5
 LABELS = {
@@ -96,20 +97,16 @@ def tables(scale: Scale, store: Store) -> list[Table]:
     printed = {name: other for name, other, _ in METRICS}
 
     def entry(dataset: str, method: str, metric: str) -> Entry:
-        picked = ours[(ours.dataset == dataset) & (ours.method == method)]
-        return Entry.of(picked[metric] if metric in picked else [])
+        picked = pick(ours, dataset=dataset, method=method)
+        return Entry.of(picked[metric].tolist() if metric in picked else [])
 
     def published_entry(dataset: str, method: str, metric: str) -> Entry:
         method = choice.get(dataset, "ncai") if method == "selected" else method
-        picked = theirs[
-            (theirs.dataset == dataset)
-            & (theirs.method == method)
-            & (theirs.metric == printed[metric])
-        ]
+        picked = pick(theirs, dataset=dataset, method=method, metric=printed[metric])
         if picked.empty:
             return Entry.of([])
         scale_back = _raw_rmse_factor(ours, dataset) if "rmse" in metric else 1.0
-        value, std = float(picked.value.iloc[0]), float(picked["std"].iloc[0])
+        value, std = (float(picked[name].iloc[0]) for name in ("value", "std"))
         return Entry(value * scale_back, std * scale_back, NUM_PUBLISHED_SPLITS)
 
     out = []
@@ -155,7 +152,7 @@ def _raw_rmse_factor(ours: pd.DataFrame, dataset: str) -> float:
 
     So its numbers are compared after multiplication by std(y)^2 (docs/readings.md).
     """
-    picked = ours[ours.dataset == dataset]
+    picked = pick(ours, dataset=dataset)
     if "target_scale" not in picked or picked.empty:
         return 1.0
-    return float(picked.target_scale.mean() ** 2)
+    return float(np.mean(picked["target_scale"].to_numpy())) ** 2

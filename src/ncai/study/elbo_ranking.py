@@ -14,7 +14,7 @@ from ncai.study.cells import Cell, Outcome
 from ncai.study.ground_truth import GROUND_TRUTH_SETS, KnownProblem, known_problem
 from ncai.study.scales import Scale
 from ncai.study.store import Store
-from ncai.study.tables import Entry, Table, published
+from ncai.study.tables import Entry, Table, pick, published
 from ncai.types import Unknowns
 
 # Our names, and those of the published numbers.
@@ -128,12 +128,10 @@ def tables(scale: Scale, store: Store) -> list[Table]:
         ranks = {
             draw: sorted(STARTS, key=lambda s, d=draw: elbos[s][d]) for draw in draws
         }
-        ranking = theirs[
-            (theirs.label == "tab:elbo-rankings") & (theirs.dataset == dataset)
-        ]
+        ranking = pick(theirs, label="tab:elbo-rankings", dataset=dataset)
         rows = []
         for draw in draws:
-            printed = ranking[ranking.draw == draw + 1].sort_values("value").method
+            printed = pick(ranking, draw=draw + 1).sort_values(by="value")["method"]
             rows.append(
                 (str(draw + 1), " < ".join(ranks[draw]), " < ".join(map(str, printed)))
             )
@@ -146,10 +144,10 @@ def tables(scale: Scale, store: Store) -> list[Table]:
                 "Draws are our own, so rows are not paired.",
             )
         )
-        levels = theirs[(theirs.metric == "elbo") & (theirs.dataset == dataset)]
+        levels = pick(theirs, metric="elbo", dataset=dataset)
         rows = []
         for start, label in STARTS.items():
-            other = Entry.of(levels[levels.method == label].value)
+            other = Entry.of(pick(levels, method=label)["value"].tolist())
             rows.append((start, str(Entry.of(list(elbos[start].values()))), str(other)))
         out.append(
             Table(

@@ -14,7 +14,7 @@ from ncai.study.cells import Cell, Outcome
 from ncai.study.ground_truth import GROUND_TRUTH_SETS, known_problem
 from ncai.study.scales import Scale
 from ncai.study.store import Store
-from ncai.study.tables import Entry, Table, published, side_by_side
+from ncai.study.tables import Entry, Table, pick, published, side_by_side
 from ncai.types import Unknowns
 
 GRID_POINTS, LATENT_LINES = 200, 41
@@ -104,7 +104,7 @@ def _picture(drawn, model, truth: Unknowns, mode: Unknowns) -> dict[str, np.ndar
 def tables(scale: Scale, store: Store) -> list[Table]:
     """The paper's table: levels differ by constants, so compare the differences."""
     theirs = published()
-    theirs = theirs[theirs.label == "tab:map"]
+    theirs = pick(theirs, label="tab:map")
     rows = []
     for dataset in GROUND_TRUTH_SETS:
         found = [
@@ -117,8 +117,9 @@ def tables(scale: Scale, store: Store) -> list[Table]:
             continue
 
         def entry(at, dataset=dataset):
-            picked = theirs[(theirs.dataset == dataset) & (theirs.method == at)].iloc[0]
-            return Entry(float(picked.value), float(picked["std"]), 5)
+            picked = pick(theirs, dataset=dataset, method=at)
+            value, std = (float(picked[name].iloc[0]) for name in ("value", "std"))
+            return Entry(value, std, 5)
 
         cells = [
             side_by_side(

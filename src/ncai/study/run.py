@@ -24,8 +24,15 @@ ONE_THREAD = {
 class Study(Protocol):
     """An experiment of the paper."""
 
-    name: str
-    title: str
+    @property
+    def name(self) -> str:
+        """What the command line calls it."""
+        ...
+
+    @property
+    def title(self) -> str:
+        """What it is, with the paper's labels."""
+        ...
 
     def cells(self, scale: Scale, store: Store) -> list[Cell]:
         """All cells known so far; more may follow from what these find."""
@@ -105,14 +112,14 @@ def _execute(name, cells, store, jobs, scheduler) -> Iterator[Finished]:
             work = joblib.Parallel(
                 n_jobs=jobs, backend="loky", return_as="generator_unordered"
             )
-            yield from work(
+            yield from work(  # pyright: ignore[reportReturnType]
                 joblib.delayed(run_cell)(name, cell, folder) for cell in cells
             )
 
 
 def _by_dask(name, cells, folder, scheduler) -> Iterator[Finished]:
     """Workers that share the folder; a worker that dies has its cell run elsewhere."""
-    from distributed import Client, as_completed
+    from distributed import Client, as_completed  # pyright: ignore
 
     with Client(scheduler) as client:
         futures = [

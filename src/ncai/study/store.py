@@ -38,7 +38,7 @@ class Store:
         if outcome.arrays:
             with replacing(self._path(cell, ".npz")) as temporary:
                 with open(temporary, "wb") as file:
-                    np.savez_compressed(file, **outcome.arrays)
+                    np.savez_compressed(file, **outcome.arrays)  # pyright: ignore
         record = {
             "study": cell.study,
             "settings": dict(cell.settings),

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from importlib.resources import files
 from pathlib import Path
 
+import numpy as np
 import pandas as pd
 
 from ncai.atomic import replacing
@@ -22,10 +23,11 @@ class Entry:
     @classmethod
     def of(cls, values: Sequence[float]) -> "Entry":
         """From the values of the splits."""
-        numbers = pd.Series(list(values), dtype=float).dropna()
-        if numbers.empty:
+        numbers = np.asarray([v for v in values if v is not None], float)
+        numbers = numbers[~np.isnan(numbers)]
+        if not len(numbers):
             return cls(math.nan, math.nan, 0)
-        std = float(numbers.std()) if len(numbers) > 1 else math.nan
+        std = float(numbers.std(ddof=1)) if len(numbers) > 1 else math.nan
         return cls(float(numbers.mean()), std, len(numbers))
 
     def __str__(self) -> str:
@@ -109,6 +111,14 @@ def published() -> pd.DataFrame:
     source = files("ncai.study").joinpath("published.csv")
     with source.open() as file:
         return pd.read_csv(file)
+
+
+def pick(frame: pd.DataFrame, **values) -> pd.DataFrame:
+    """The lines that have all of these values."""
+    kept = np.ones(len(frame), bool)
+    for name, value in values.items():
+        kept &= frame[name].to_numpy() == value
+    return pd.DataFrame(frame.iloc[np.flatnonzero(kept)])
 
 
 def side_by_side(ours: Entry, theirs: Entry, larger_is_better: bool | None) -> str:
