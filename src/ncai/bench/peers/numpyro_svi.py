@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 import numpyro
 from numpyro import distributions, optim
-from numpyro.infer import SVI, TraceMeanField_ELBO
+from numpyro.infer import SVI, TraceMeanField_ELBO, init_to_value
 from numpyro.infer.autoguide import AutoNormal
 
 
@@ -45,28 +45,45 @@ def make_model(task):
     return model
 
 
-def make_svi(task):
+def xavier_start(task, key, num_rows, input_dim):
+    """Where the other side starts too; NumPyro's own start is far worse here."""
+    hidden, keys = task["hidden"], jax.random.split(key, 3)
+
+    def normal(key, *shape):
+        return (2 / sum(shape)) ** 0.5 * jax.random.normal(key, shape)
+
+    return {
+        "first": normal(keys[0], input_dim + 1, hidden),
+        "first_bias": jnp.zeros(hidden),
+        "last": normal(keys[1], hidden, 1),
+        "last_bias": jnp.zeros(1),
+        "z": normal(keys[2], num_rows, 1)[:, 0],
+    }
+
+
+def make_svi(task, key, inputs):
     model = make_model(task)
-    guide = AutoNormal(model, init_scale=0.05)
+    start = init_to_value(values=xavier_start(task, key, *inputs.shape))
+    guide = AutoNormal(model, init_loc_fn=start, init_scale=0.05)
     return SVI(model, guide, optim.Adam(task["learning_rate"]), TraceMeanField_ELBO())
 
 
 def in_turn(task, inputs, targets):
     losses = []
     for seed in range(task["restarts"]):
-        result = make_svi(task).run(
-            jax.random.key(seed), task["steps"], inputs, targets, progress_bar=False
+        key = jax.random.key(seed)
+        result = make_svi(task, key, inputs).run(
+            key, task["steps"], inputs, targets, progress_bar=False
         )
         losses.append(np.asarray(result.losses))
     return np.stack(losses)
 
 
 def make_vmapped(task):
-    svi = make_svi(task)
-
     @jax.jit
     def run(keys, inputs, targets):
         def one(key):
+            svi = make_svi(task, key, inputs)
             state = svi.init(key, inputs, targets)
             return jax.lax.scan(
                 lambda state, _: svi.update(state, inputs, targets),
