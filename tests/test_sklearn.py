@@ -212,8 +212,8 @@ def test_rows_of_weight_zero_are_not_held_out():
 
 
 def test_a_row_of_weight_two_is_two_rows():
-    # The objective of the samplers and of MAP has no random numbers: it is the same, and
-    # with a rate that falls to 0 both come to rest in the same optimum.
+    # The objective of the samplers and of MAP has no random numbers: it is the same,
+    # and with a rate that falls to 0 both come to rest in the same optimum.
     x, y = data()
     settings = TINY | {
         "inference": "map",
