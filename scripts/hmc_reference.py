@@ -43,6 +43,8 @@ from ncai.optimise import Driver
 from ncai.quadrature import latent_rule
 from ncai.types import Data, Unknowns
 
+TUNING_DOUBLINGS = 6
+
 
 def parse():
     parser = argparse.ArgumentParser(description=__doc__)
@@ -111,6 +113,12 @@ def warm_up(options, target, position, pool, groups):
         key = jax.random.fold_in(jax.random.key(options.seed), 1)
         schedule = jnp.asarray(build_schedule(options.warmup))
         warm = warm_start(target, position, options.acceptance)
+        doublings = options.doublings
+        if options.start:
+            # Masses are known from the earlier draws: only the step size is tuned,
+            # and short trajectories tell enough of it.
+            schedule, doublings = jnp.zeros_like(schedule), TUNING_DOUBLINGS
+            warm = with_masses(warm, np.load(options.start)["weights"])
         started, first = time.time(), 0
         partial = options.folder / f"{options.kind}-warming.npz"
         if partial.exists():
@@ -129,7 +137,7 @@ def warm_up(options, target, position, pool, groups):
                     jnp.swapaxes(k, 0, 1),
                     part,
                     options.acceptance,
-                    options.doublings,
+                    doublings,
                 ),
                 groups,
                 warm,
@@ -153,6 +161,18 @@ def warm_up(options, target, position, pool, groups):
     return kept
 
 
+def with_masses(warm, weights):
+    """Each chain's inverse masses from the variances of its earlier draws."""
+    state, adaptation = warm
+    num_draws = weights.shape[1]
+    shrink = num_draws / (num_draws + 5)  # Stan's, towards 0.001
+    variances = jnp.asarray(
+        shrink * weights.var(axis=1) + (1 - shrink) * 1e-3, jnp.float32
+    )
+    mass = adaptation.mass._replace(inverse_mass_matrix=variances)
+    return state, adaptation._replace(mass=mass, inverse_mass=variances)
+
+
 def tell(stage, start, info: DrawInfo, started):
     print(
         f"{time.time() - started:7.0f} s  {stage} {start + CHUNK_DRAWS}  "
@@ -168,7 +188,7 @@ def main() -> None:
     options.folder.mkdir(parents=True, exist_ok=True)
     _, target, position = make_target(options)
     pool = ThreadPoolExecutor(options.threads)
-    groups = np.array_split(np.arange(options.chains), options.threads)
+    groups = np.arange(options.chains)[:, None]  # one chain each: none waits for others
     kept = warm_up(options, target, position, pool, groups)
     tuned = Tuned(jnp.asarray(kept["step_size"]), jnp.asarray(kept["inverse_mass"]))
     inputs, nodes = check_points(target)

@@ -11,7 +11,12 @@ from ncai.inference.map import MAP
 from ncai.inference.mean_field import MeanFieldVI
 from ncai.posterior import GaussianPosterior
 from ncai.study.cells import Cell, Outcome
-from ncai.study.ground_truth import GROUND_TRUTH_SETS, KnownProblem, known_problem
+from ncai.study.ground_truth import (
+    GROUND_TRUTH_SETS,
+    KnownProblem,
+    cells_of,
+    known_problem,
+)
 from ncai.study.scales import Scale
 from ncai.study.store import Store
 from ncai.study.tables import Entry, Table, pick, published
@@ -37,20 +42,9 @@ class ElboRanking:
     def cells(self, scale: Scale, store: Store) -> list[Cell]:
         """A cell for each set, draw and start."""
         del store
-        return [
-            Cell.of(
-                self.name,
-                dataset=dataset,
-                draw=draw,
-                start=start,
-                restarts=scale.restarts,
-                max_steps=scale.max_steps,
-                warm_start_steps=scale.warm_start_steps,
-            )
-            for dataset in GROUND_TRUTH_SETS
-            for draw in range(scale.draws)
-            for start in STARTS
-        ]
+        warm = scale.warm_start_steps
+        starts = ({"start": start, "warm_start_steps": warm} for start in STARTS)
+        return cells_of(self.name, scale, *starts)
 
     def run(self, cell: Cell) -> Outcome:
         """The best final ELBO of the restarts."""

@@ -9,6 +9,8 @@ from ncai.datasets import make_dataset
 from ncai.datasets.oracles import Truth
 from ncai.datasets.synthetic import SyntheticData
 from ncai.model import Model, Variance
+from ncai.study.cells import Cell
+from ncai.study.scales import Scale
 from ncai.types import Data, Unknowns
 
 GROUND_TRUTH_SETS = ("heavy_tail", "depeweg", "bimodal")
@@ -47,3 +49,20 @@ def known_problem(dataset: str, draw: int) -> KnownProblem:
         jnp.zeros(0, jnp.float32),
     )
     return KnownProblem(drawn, data, model, truth)
+
+
+def cells_of(study: str, scale: Scale, *more: dict) -> list[Cell]:
+    """A cell for each set and draw, and for each of these further settings."""
+    return [
+        Cell.of(
+            study,
+            dataset=dataset,
+            draw=draw,
+            restarts=scale.restarts,
+            max_steps=scale.max_steps,
+            **settings,
+        )
+        for dataset in GROUND_TRUTH_SETS
+        for draw in range(scale.draws)
+        for settings in more or ({},)
+    ]

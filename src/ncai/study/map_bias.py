@@ -11,7 +11,7 @@ from ncai.inference.map import MAP
 from ncai.model import initial_priors, log_joint
 from ncai.posterior import GaussianPosterior
 from ncai.study.cells import Cell, Outcome
-from ncai.study.ground_truth import GROUND_TRUTH_SETS, known_problem
+from ncai.study.ground_truth import GROUND_TRUTH_SETS, cells_of, known_problem
 from ncai.study.scales import Scale
 from ncai.study.store import Store
 from ncai.study.tables import Entry, Table, pick, published, side_by_side
@@ -30,17 +30,7 @@ class MapBias:
     def cells(self, scale: Scale, store: Store) -> list[Cell]:
         """A cell for each set and draw."""
         del store
-        return [
-            Cell.of(
-                self.name,
-                dataset=dataset,
-                draw=draw,
-                restarts=scale.restarts,
-                max_steps=scale.max_steps,
-            )
-            for dataset in GROUND_TRUTH_SETS
-            for draw in range(scale.draws)
-        ]
+        return cells_of(self.name, scale)
 
     def run(self, cell: Cell) -> Outcome:
         """The best of one start at the truth and the rest at random."""

@@ -1,24 +1,23 @@
 """Run what is missing of a study: on this machine's cores, or on many by Dask."""
 
-import os
 import time
 import traceback
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections import Counter, deque
+from collections.abc import Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, wait
+from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from typing import NamedTuple, Protocol
 
 from ncai.study.cells import Cell, Outcome
 from ncai.study.scales import Scale
 from ncai.study.store import Store
+from ncai.study.workers import Workers, workers
 
-# One thread for each worker: cells side by side gain more than threads within one.
-ONE_THREAD = {
-    "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false",
-    "OMP_NUM_THREADS": "1",
-    "OPENBLAS_NUM_THREADS": "1",
-    "NCAI_THREADS": "1",
-}
+# How often a cell may take its worker down with it, for lack of memory, say.
+MOST_DEATHS = 2
+# Workers may join a Dask scheduler at any time: how often to look, in seconds.
+LOOK_EVERY = 5.0
 
 
 class Study(Protocol):
@@ -35,7 +34,10 @@ class Study(Protocol):
         ...
 
     def cells(self, scale: Scale, store: Store) -> list[Cell]:
-        """All cells known so far; more may follow from what these find."""
+        """All cells known so far; more may follow from what these find.
+
+        Some may be cells of another study, whose outcome this one builds on.
+        """
         ...
 
     def run(self, cell: Cell) -> Outcome:
@@ -51,7 +53,20 @@ class Finished(NamedTuple):
     seconds: float
 
 
-def run_cell(study_name: str, cell: Cell, folder: str) -> Finished:
+class Watcher:
+    """Told what happens during a run; this one does not care."""
+
+    def known(self, cells: list[Cell], missing: list[Cell], slots: int) -> None:
+        """A round begins with these cells."""
+
+    def started(self, cell: Cell) -> None:
+        """A worker has it."""
+
+    def finished(self, finished: Finished) -> None:
+        """It is done, or failed."""
+
+
+def run_cell(cell: Cell, folder: str) -> Finished:
     """Compute a cell and store it: what workers call."""
     from ncai.study.registry import STUDIES
 
@@ -60,7 +75,7 @@ def run_cell(study_name: str, cell: Cell, folder: str) -> Finished:
     if store.is_done(cell):  # another worker was quicker
         return Finished(cell, None, 0.0)
     try:
-        outcome = STUDIES[study_name].run(cell)
+        outcome = STUDIES[cell.study].run(cell)
     except Exception:
         message = traceback.format_exc()
         store.save_failure(cell, message)
@@ -76,70 +91,70 @@ def run_study(
     store: Store,
     jobs: int = 1,
     scheduler: str | None = None,
-    on_finished: Callable[[Finished, int, int], None] | None = None,
+    watcher: Watcher | None = None,
 ) -> list[Cell]:
     """Run every cell that is not done; returns those that failed.
 
     What cells find may ask for more cells (hyper-parameters selected on the first
     split, say), so the list is asked for again until nothing new is missing.
+
+    Args:
+        study: what to run.
+        scale: how large.
+        store: where outcomes are, and go.
+        jobs: processes on this machine; 0 runs in this one.
+        scheduler: address of a Dask scheduler, instead of `jobs`.
+        watcher: told what happens.
     """
+    watcher = watcher or Watcher()
     failed: dict[str, Cell] = {}
-    while True:
-        cells = study.cells(scale, store)
-        missing = [c for c in cells if not store.is_done(c) and c.id not in failed]
-        if not missing:
-            return list(failed.values())
-        done = len(cells) - len(missing)
-        for finished in _execute(study.name, missing, store, jobs, scheduler):
-            if finished.failed is not None:
-                failed[finished.cell.id] = finished.cell
-            done += 1
-            if on_finished is not None:
-                on_finished(finished, done, len(cells))
+    store.drop_leftovers()
+    # Nothing to do needs no workers, nor a scheduler that answers.
+    if all(store.is_done(cell) for cell in study.cells(scale, store)):
+        watcher.known(study.cells(scale, store), [], 0)
+        return []
+    with workers(jobs, scheduler) as found:
+        while True:
+            cells = study.cells(scale, store)
+            missing = [c for c in cells if not store.is_done(c) and c.id not in failed]
+            watcher.known(cells, missing, found.slots())
+            if not missing:
+                return list(failed.values())
+            for finished in _execute(found, missing, store, watcher):
+                if finished.failed is not None:
+                    failed[finished.cell.id] = finished.cell
+                watcher.finished(finished)
 
 
-def _execute(name, cells, store, jobs, scheduler) -> Iterator[Finished]:
+def _execute(
+    found: Workers, cells: list[Cell], store: Store, watcher: Watcher
+) -> Iterator[Finished]:
+    """No more at a time than there are places, so what is out is what is running."""
     folder = str(store.folder.resolve())
-    if scheduler is not None:
-        yield from _by_dask(name, cells, folder, scheduler)
-    elif jobs == 1:
-        for cell in cells:
-            yield run_cell(name, cell, folder)
-    else:
-        import joblib
-
-        with _environment(ONE_THREAD):
-            work = joblib.Parallel(
-                n_jobs=jobs, backend="loky", return_as="generator_unordered"
-            )
-            yield from work(  # pyright: ignore[reportReturnType]
-                joblib.delayed(run_cell)(name, cell, folder) for cell in cells
-            )
-
-
-def _by_dask(name, cells, folder, scheduler) -> Iterator[Finished]:
-    """Workers that share the folder; a worker that dies has its cell run elsewhere."""
-    from distributed import Client, as_completed  # pyright: ignore
-
-    with Client(scheduler) as client:
-        futures = [
-            client.submit(run_cell, name, cell, folder, pure=False, retries=2)
-            for cell in cells
-        ]
-        for future in as_completed(futures):
-            yield future.result()
+    waiting, running = deque(cells), {}
+    deaths: Counter[str] = Counter()
+    while waiting or running:
+        while waiting and len(running) < found.slots():
+            cell = waiting.popleft()
+            watcher.started(cell)
+            running[found.submit(run_cell, cell, folder)] = cell
+        done, _ = wait(running, timeout=LOOK_EVERY, return_when=FIRST_COMPLETED)
+        for future in done:
+            cell = running.pop(future)
+            error = future.exception()
+            if error is None:
+                yield future.result()
+                continue
+            deaths[cell.id] += 1
+            # A worker's death ends the whole pool: other cells are not to blame.
+            if isinstance(error, BrokenProcessPool) and deaths[cell.id] < MOST_DEATHS:
+                waiting.append(cell)
+                continue
+            yield _lost(future, cell, store)
 
 
-@contextmanager
-def _environment(values: dict[str, str]):
-    """Workers started within inherit these."""
-    before = {key: os.environ.get(key) for key in values}
-    os.environ.update(values)
-    try:
-        yield
-    finally:
-        for key, value in before.items():
-            if value is None:
-                del os.environ[key]
-            else:
-                os.environ[key] = value
+def _lost(future: Future, cell: Cell, store: Store) -> Finished:
+    """The cell came to no end of its own: its worker died, or could not start."""
+    message = "".join(traceback.format_exception(future.exception()))
+    store.save_failure(cell, message)
+    return Finished(cell, message, 0.0)

@@ -10,6 +10,8 @@ import numpy as np
 from ncai.atomic import replacing
 from ncai.study.cells import Cell, Outcome
 
+LONGEST_WRITE = 600.0  # seconds
+
 
 class Store:
     """The folder of one study at one scale."""
@@ -58,18 +60,32 @@ class Store:
         with replacing(path) as temporary:
             Path(temporary).write_text(f"{stamp} {cell}\n{traceback}")
 
+    def drop_leftovers(self) -> None:
+        """Remove what killed writers left: hidden files that nobody writes any more."""
+        long_ago = time.time() - LONGEST_WRITE
+        for path in self.folder.glob("*/.*"):
+            try:
+                if path.is_file() and path.stat().st_mtime < long_ago:
+                    path.unlink()
+            except FileNotFoundError:  # its writer was quicker
+                continue
+
     def load(self, cell: Cell) -> Outcome | None:
         """What it found, or None."""
-        path = self._path(cell, ".json")
-        if not path.exists():
+        row = self.load_row(cell)
+        if row is None:
             return None
-        record = json.loads(path.read_text())
         arrays = {}
         arrays_path = self._path(cell, ".npz")
         if arrays_path.exists():
             with np.load(arrays_path, allow_pickle=False) as found:
                 arrays = dict(found)
-        return Outcome(record["row"], arrays)
+        return Outcome(row, arrays)
+
+    def load_row(self, cell: Cell) -> dict | None:
+        """Its row without its arrays, or None."""
+        path = self._path(cell, ".json")
+        return json.loads(path.read_text())["row"] if path.exists() else None
 
     def seconds(self, cell: Cell) -> float:
         """How long it took."""
