@@ -37,13 +37,14 @@ from ncai.inference.hmc import (
     warm_start,
     warmup_chunk,
 )
-from ncai.model import Model, Variance
+from ncai.model import Model, Variance, initial_priors
 from ncai.networks import MLP, FlatNetwork
 from ncai.optimise import Driver
 from ncai.quadrature import latent_rule
 from ncai.types import Data, Unknowns
 
 TUNING_DOUBLINGS = 6
+LONG_STEP_FACTOR = 0.6
 
 
 def parse():
@@ -78,10 +79,16 @@ def make_target(options) -> tuple[HMC, Target, Unknowns]:
     )
     method = HMC(num_chains=options.chains)
     key = jax.random.key(options.seed)
-    position, priors = method._starts(key, model, data, Driver())
     if options.start:
-        found = np.load(options.start)["weights"]  # [chains, draws, weights]
-        position = position._replace(weights=jnp.asarray(found[:, -1]))
+        weights = jnp.asarray(np.load(options.start)["weights"][:, -1])
+        position = Unknowns(
+            weights,
+            jnp.zeros((options.chains, len(rows.inputs), 1)),
+            jnp.zeros((options.chains, 0)),
+        )
+        priors = initial_priors(key, model)  # all are fixed
+    else:
+        position, priors = method._starts(key, model, data, Driver())
     rule = None
     if options.kind == "marginal":
         rule = latent_rule(1, options.nodes)
@@ -149,6 +156,9 @@ def warm_up(options, target, position, pool, groups):
             leaves = {f"leaf{i}": v for i, v in enumerate(jax.tree.leaves(warm))}
             save(partial, next=start + CHUNK_DRAWS, **leaves)
         state, tuned = finish_warmup(warm, options.acceptance)
+        if options.start:
+            # Long trajectories come by stiffer places than those short ones did.
+            tuned = tuned._replace(step_size=LONG_STEP_FACTOR * tuned.step_size)
         save(
             path,
             weights=state.position.weights,

@@ -22,7 +22,7 @@ from ncai.types import Data, Unknowns
 
 # BlackJAX wants its adaptation called in a new way; the sampler still works.
 
-TRAINED = ("map", "mfvi", "ncai0", "ncai", "marginal")
+TRAINED = ("map", "mfvi", "ncai0", "ncai", "marginal", "iwae")
 SAMPLED = ("hmc", "hmc_marginal")
 TINY = {
     "hidden": (8,),

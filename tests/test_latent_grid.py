@@ -65,3 +65,31 @@ def test_two_latent_dimensions():
         rtol=1e-5,
         atol=1e-5,
     )
+
+
+def test_latents_that_enter_the_last_layer_are_as_those_of_any_network():
+    network = FlatNetwork(MLP((5, 4), latent_layer="last"), 2, 1, 1)
+    weights = network.init(jax.random.key(1))
+    inputs = jax.random.normal(jax.random.key(2), (6, 2))
+    slow = jax.vmap(lambda z: jax.vmap(lambda x: network.apply(weights, x, z))(inputs))
+    expected = jnp.moveaxis(slow(NODES), -1, 0)
+    found = outputs_at_nodes(network, weights, inputs, NODES)
+    np.testing.assert_allclose(found, expected, atol=1e-5)
+    factors = jax.random.normal(jax.random.key(3), found.shape)
+    quick = jax.grad(
+        lambda w: jnp.sum(factors * outputs_at_nodes(network, w, inputs, NODES))
+    )(weights)
+    usual = jax.grad(
+        lambda w: jnp.sum(
+            factors[0]
+            * jax.vmap(lambda z: jax.vmap(lambda x: network.apply(w, x, z)[0])(inputs))(
+                NODES
+            )
+        )
+    )(weights)
+    np.testing.assert_allclose(quick, usual, atol=1e-4)
+
+
+def test_an_unknown_place_of_the_latents_is_refused():
+    with pytest.raises(ValueError, match="latent_layer='middle' must be"):
+        MLP((5, 5), latent_layer="middle")

@@ -7,12 +7,12 @@ import pytest
 from scipy.stats import norm
 
 from ncai.inference.base import Training, mean_field_at
-from ncai.inference.marginal import NODES, REACH, Marginal
-from ncai.model import Model, Variance, initial_priors
+from ncai.inference.marginal import NODES, REACH, Marginal, in_batches
+from ncai.model import Model, NoiseMoments, Variance, initial_priors
 from ncai.networks import MLP, FlatNetwork
 from ncai.objectives.elbo import NegativeElbo
-from ncai.objectives.marginal import NegativeMarginalElbo
-from ncai.quadrature import latent_rule
+from ncai.objectives.marginal import NegativeMarginalElbo, smoothed_log_likelihood
+from ncai.quadrature import latent_rule, marginal_log_likelihood
 from ncai.types import Data, Unknowns
 from ncai.variational import MeanField, raw_scale_of
 
@@ -138,3 +138,90 @@ def test_a_start_is_narrow_around_given_values():
     )
     q = mean_field_at(jax.random.key(1), model, point)
     assert q.mean.latents.shape == (0, 1)
+
+
+# ----- Nodes that stand for narrow Gaussians ------------------------------------------
+
+
+def linear_weights(model, latent_weight):
+    return model.network.flatten(
+        [
+            {
+                "input": jnp.asarray([[0.7]]),
+                "latent": jnp.asarray([[latent_weight]]),
+                "bias": jnp.asarray([0.2]),
+            }
+        ]
+    )
+
+
+@pytest.mark.parametrize("noise", [1e-6, 1e-3, 0.3])
+def test_smoothed_likelihood_is_exact_for_a_line_however_small_the_noise(noise):
+    model = make_model()
+    nodes = latent_rule(1, 16, REACH).nodes
+    found = smoothed_log_likelihood(
+        model,
+        DATA,
+        nodes,
+        linear_weights(model, 1.3),
+        NoiseMoments(jnp.log(jnp.asarray([noise])), jnp.asarray([1 / noise])),
+        jnp.asarray(1.0),
+    )
+    mean = 0.7 * np.asarray(DATA.inputs) + 0.2
+    expected = norm.logpdf(DATA.targets, mean, np.sqrt(1.3**2 + noise)).sum()
+    # The ripple is up to 1.4 % of a density, either way.
+    assert float(found) == pytest.approx(expected, abs=0.004 * NUM_ROWS)
+
+
+def test_plain_nodes_have_gaps_that_small_noise_falls_into():
+    model = make_model()
+    weights, noise = linear_weights(model, 1.3), 1e-3
+    moments = NoiseMoments(jnp.log(jnp.asarray([noise])), jnp.asarray([1 / noise]))
+    plain = marginal_log_likelihood(
+        model, DATA, latent_rule(1, 16, REACH), weights, moments, jnp.asarray(1.0)
+    )
+    mean = 0.7 * np.asarray(DATA.inputs) + 0.2
+    expected = norm.logpdf(DATA.targets, mean, np.sqrt(1.3**2 + noise)).sum()
+    assert float(plain) < expected - 50
+
+
+def test_gradient_of_the_smoothed_likelihood_is_that_of_differences(x64):
+    model = make_model((4,))
+    data = jax.tree.map(lambda a: jnp.asarray(a, jnp.float64), DATA)
+    weights = model.network.init(jax.random.key(5)).astype(jnp.float64)
+    moments = NoiseMoments(jnp.log(jnp.asarray([0.05])), jnp.asarray([20.0]))
+    nodes = jnp.asarray(latent_rule(1, 16, REACH).nodes, jnp.float64)
+
+    def value(w):
+        return smoothed_log_likelihood(model, data, nodes, w, moments, jnp.asarray(1.0))
+
+    gradient = np.asarray(jax.grad(value)(weights))
+    for i in range(len(weights)):
+        step = jnp.zeros_like(weights).at[i].set(1e-6)
+        slope = (value(weights + step) - value(weights - step)) / 2e-6
+        assert gradient[i] == pytest.approx(float(slope), rel=1e-4, abs=1e-4)
+
+
+# ----- Blocks of rows -----------------------------------------------------------------
+
+
+def test_blocks_of_rows_add_up_to_all_of_them():
+    model = make_model((5,))
+    q = q_at(model.network.init(jax.random.key(3)), 0.1)
+    nodes = latent_rule(1, 16, REACH).nodes
+    batches = in_batches(DATA, 8)  # 20 rows: 3 blocks, the last with 4 of weight 0
+    assert batches.inputs.shape == (24, 1)
+    priors = initial_priors(jax.random.key(0), model)
+    normals = jnp.zeros((1, q.mean.weights.size + 1))
+
+    def likelihood(objective, data, step):
+        prepared = objective.prepare(q, normals)
+        _, report = objective.value(prepared, priors, model, data, jnp.asarray(step))
+        return float(report.terms["expected_log_likelihood"])
+
+    whole = likelihood(NegativeMarginalElbo(nodes), DATA, 0.0)
+    blocks = NegativeMarginalElbo(nodes, batch_rows=8)
+    parts = [likelihood(blocks, batches, float(step)) for step in range(3)]
+    assert np.mean(parts) == pytest.approx(whole, rel=1e-4)
+    assert len({round(part, 3) for part in parts}) == 3
+    assert likelihood(blocks, batches, 3.0) == pytest.approx(parts[0])

@@ -15,7 +15,7 @@ from sklearn.utils.validation import (
 
 from ncai.decomposition import Decomposition
 from ncai.diagnosis import LatentDiagnosis, diagnose_latents
-from ncai.fitting import Rows, fit_rows, to_data
+from ncai.fitting import Rows, fit_scaled, to_data
 from ncai.latent_inference import (
     LatentPosterior,
     infer_latents,
@@ -25,6 +25,7 @@ from ncai.networks import MLP, FlatNetwork, Network
 from ncai.predictive import PredictiveDistribution
 from ncai.progress import progress_bar
 from ncai.settings import resolve
+from ncai.transformed import predictive_of
 from ncai.types import Unknowns
 
 
@@ -37,10 +38,11 @@ class BNNLVRegressor(RegressorMixin, BaseEstimator):
 
     Args:
         latent_dim: K, the number of latent inputs; 0 gives a plain BNN, which "ncai",
-            "ncai0" and "marginal" fit as "mfvi" does: they differ from it in z alone.
+            "ncai0", "marginal" and "iwae" fit as "mfvi" does: they differ in z alone.
         inference: "ncai", "ncai0" (its warm start without penalties), "mfvi" (plain
             variational inference), "marginal" (z integrated out, so that it cannot
-            memorise the data; K of at most 2), "map", "hmc" (NUTS over W and z) or
+            memorise the data; K of at most 2), "iwae" (an importance-weighted bound in
+            z, nearly that for any K), "map", "hmc" (NUTS over W and z) or
             "hmc_marginal" (NUTS over W, z integrated out; K of at most 2).
         preset: "default", or "paper" for the settings of the paper.
         hidden: nodes in each hidden layer.
@@ -54,13 +56,15 @@ class BNNLVRegressor(RegressorMixin, BaseEstimator):
         learning_rate: Adam's.
         schedule: "constant", or "cosine": the rate falls to 0 over the steps of a
             stage; `plateau` is then not looked at.
-        temperature: of the prior of W with inference="marginal": a number, or several
-            for the restarts to take in turn. 1 is Bayes' rule; less is a cold
-            posterior, in which the prior pulls less.
-        n_mc_samples: Monte Carlo samples of (W, z) a step.
+        temperature: of the prior of W with inference="marginal" and "iwae": a number,
+            or several for the restarts to take in turn. 1 is Bayes' rule; less is a
+            cold posterior, in which the prior pulls less.
+        n_mc_samples: Monte Carlo samples of (W, z) a step; with "iwae" of z, for one W.
         plateau: stop when no restart improves any more, if that is before `max_steps`.
         time_limit: seconds after which training stops with what it has.
         weight_variance: s_w, the prior variance of weights: a number or "empirical".
+        weight_groups: which weights share an empirical s_w: "all" (the paper), those of
+            a "layer", or those of an "input" in the first layer.
         latent_variance: s_z, the prior variance of z: a number or "empirical".
         noise_variance: of the output: a number, one number for each output,
             "empirical", or learned as "map" or "variational".
@@ -92,6 +96,9 @@ class BNNLVRegressor(RegressorMixin, BaseEstimator):
         n_draws: draws kept from each chain.
         n_weight_draws: draws of W in a prediction.
         n_latent_draws: values of z for each of them.
+        target_transform: train on "none", "log" or "yeo_johnson" of y, or "auto": the
+            one of them whose density of the held-out rows, in the units of y, is best
+            (each is fitted). Predictions are always about y.
         standardize: scale X and y inside to mean 0 and standard deviation 1.
         progress: show a progress bar.
         random_state: seed; the same seed gives the same result.
@@ -127,6 +134,7 @@ class BNNLVRegressor(RegressorMixin, BaseEstimator):
     training_rows_: Rows | None
     train_index_: np.ndarray | None
     latent_posterior_: LatentPosterior | None
+    table_: dict[str, Any] | None
 
     def __init__(
         self,
@@ -146,6 +154,7 @@ class BNNLVRegressor(RegressorMixin, BaseEstimator):
         plateau=None,
         time_limit=None,
         weight_variance=None,
+        weight_groups=None,
         latent_variance=None,
         noise_variance=None,
         variance_prior=None,
@@ -171,6 +180,7 @@ class BNNLVRegressor(RegressorMixin, BaseEstimator):
         n_draws=1000,
         n_weight_draws=256,
         n_latent_draws=32,
+        target_transform=None,
         standardize=True,
         progress=False,
         random_state=None,
@@ -190,6 +200,7 @@ class BNNLVRegressor(RegressorMixin, BaseEstimator):
         self.plateau = plateau
         self.time_limit = time_limit
         self.weight_variance = weight_variance
+        self.weight_groups = weight_groups
         self.latent_variance = latent_variance
         self.noise_variance = noise_variance
         self.variance_prior = variance_prior
@@ -215,6 +226,7 @@ class BNNLVRegressor(RegressorMixin, BaseEstimator):
         self.n_draws = n_draws
         self.n_weight_draws = n_weight_draws
         self.n_latent_draws = n_latent_draws
+        self.target_transform = target_transform
         self.standardize = standardize
         self.progress = progress
         self.random_state = random_state
@@ -250,19 +262,17 @@ class BNNLVRegressor(RegressorMixin, BaseEstimator):
         single = y.ndim == 1
         targets = y.reshape(len(X), -1)
         _warn_of_constants(targets[used], single)
-        scaling = _Scaling.learn(
-            X[used], targets[used], weights[used], self.standardize
-        )
-        valid = self._validation_rows(X_valid, y_valid, scaling, targets.shape[1])
         flat = FlatNetwork(
             self._network(), X.shape[1], int(self.latent_dim), targets.shape[1]
         )
-        rows = scaling.apply(X, targets, weights).pick(used)
         start = _given_start(self.start, flat, len(X))
         if start is not None:
             start = start._replace(latents=start.latents[..., used, :])
+        rows = Rows(X[used], targets[used], weights[used])
+        valid = self._validation_rows(X_valid, y_valid, targets.shape[1])
         with progress_bar(bool(self.progress)) as tell:
-            result = fit_rows(rows, settings, flat, seed, valid, start, tell)
+            scaling, result = fit_scaled(rows, settings, flat, seed, valid, start, tell)
+        settings["target_transform"] = scaling.transform.name
 
         self.seed_ = seed
         self.settings_ = settings
@@ -279,7 +289,7 @@ class BNNLVRegressor(RegressorMixin, BaseEstimator):
         self.n_iter_ = result.fit.num_steps
         self.sampler_report_ = result.fit.sampler
         self.fit_seconds_ = result.seconds
-        self.training_rows_ = rows.pick(result.train_index)
+        self.training_rows_ = scaling.apply(rows).pick(result.train_index)
         self.latent_posterior_ = self._latents_of(self.training_rows_)
         return self
 
@@ -312,7 +322,7 @@ class BNNLVRegressor(RegressorMixin, BaseEstimator):
             )
         return self.network
 
-    def _validation_rows(self, X_valid, y_valid, scaling, num_outputs) -> Rows | None:
+    def _validation_rows(self, X_valid, y_valid, num_outputs) -> Rows | None:
         if (X_valid is None) != (y_valid is None):
             raise ValueError("give X_valid and y_valid together, or neither.")
         if X_valid is None:
@@ -325,7 +335,7 @@ class BNNLVRegressor(RegressorMixin, BaseEstimator):
             raise ValueError(
                 f"y_valid has {targets.shape[1]} outputs; y has {num_outputs}."
             )
-        return scaling.apply(X_valid, targets, np.ones(len(X_valid)))
+        return Rows(np.asarray(X_valid), targets, np.ones(len(X_valid)))
 
     def _latents_of(self, rows: Rows) -> LatentPosterior | None:
         if self.posterior_.model.network.latent_dim == 0:
@@ -345,7 +355,8 @@ class BNNLVRegressor(RegressorMixin, BaseEstimator):
         check_is_fitted(self)
         X = _validate(self, X, reset=False)
         draw_key = jax.random.fold_in(jax.random.key(self.seed_), 1)
-        return PredictiveDistribution(
+        return predictive_of(
+            self.scaling_.transform,
             network=self.posterior_.model.network,
             inputs=self.scaling_.inputs(X),
             draws=self.posterior_.draw(draw_key, int(self.n_weight_draws)),
@@ -400,7 +411,7 @@ class BNNLVRegressor(RegressorMixin, BaseEstimator):
                 f"y has {targets.shape[1]} outputs; the model was fitted to "
                 f"{len(self.scaling_.target_shift)}."
             )
-        rows = self.scaling_.apply(X, targets, np.ones(len(X)))
+        rows = self.scaling_.apply(Rows(np.asarray(X), targets, np.ones(len(X))))
         return infer_latents(self.posterior_, to_data(rows), len(rows), self.seed_)
 
     def diagnose(self, **options) -> LatentDiagnosis:
@@ -429,8 +440,9 @@ class BNNLVRegressor(RegressorMixin, BaseEstimator):
     def reconstruction_mse(self):
         """Mean squared error of the training targets with W and z from the posterior.
 
-        In squared units of y: one number, or one for each output. It is far below the
-        squared error of predictions where z explains what x does not.
+        In squared units of y (of the transformed y, where there is a transform): one
+        number, or one for each output. It is far below the squared error of predictions
+        where z explains what x does not.
         """
         check_is_fitted(self)
         self._need_latents("reconstruction_mse")
@@ -479,6 +491,15 @@ class BNNLVRegressor(RegressorMixin, BaseEstimator):
 
         return load_model(cls, path, network)
 
+    def _html_repr(self) -> str:
+        # scikit-learn's table of parameters, and what came of them.
+        shown = super()._html_repr()
+        if not self.__sklearn_is_fitted__():
+            return shown
+        from ncai.summary_html import fitted_html
+
+        return shown + fitted_html(self)
+
     def __sklearn_tags__(self):
         """scikit-learn's description of this estimator."""
         tags = super().__sklearn_tags__()
@@ -509,6 +530,7 @@ class BNNRegressor(BNNLVRegressor):
         plateau=None,
         time_limit=None,
         weight_variance=None,
+        weight_groups=None,
         noise_variance=None,
         variance_prior=None,
         noise_prior=None,
@@ -523,6 +545,7 @@ class BNNRegressor(BNNLVRegressor):
         n_warmup=500,
         n_draws=1000,
         n_weight_draws=1024,
+        target_transform=None,
         standardize=True,
         progress=False,
         random_state=None,
@@ -542,6 +565,7 @@ class BNNRegressor(BNNLVRegressor):
             plateau=plateau,
             time_limit=time_limit,
             weight_variance=weight_variance,
+            weight_groups=weight_groups,
             noise_variance=noise_variance,
             variance_prior=variance_prior,
             noise_prior=noise_prior,
@@ -556,6 +580,7 @@ class BNNRegressor(BNNLVRegressor):
             n_warmup=n_warmup,
             n_draws=n_draws,
             n_weight_draws=n_weight_draws,
+            target_transform=target_transform,
             standardize=standardize,
             progress=progress,
             random_state=random_state,
@@ -564,46 +589,6 @@ class BNNRegressor(BNNLVRegressor):
     def _settings(self) -> dict[str, Any]:
         # All arguments of the parent, those about z included.
         return {name: getattr(self, name) for name in BNNLVRegressor._get_param_names()}
-
-
-class _Scaling:
-    """Shifts and scales of inputs and targets: in at one place, out at another."""
-
-    def __init__(self, input_shift, input_scale, target_shift, target_scale):
-        self.input_shift = np.asarray(input_shift, np.float64)
-        self.input_scale = np.asarray(input_scale, np.float64)
-        self.target_shift = np.asarray(target_shift, np.float64)
-        self.target_scale = np.asarray(target_scale, np.float64)
-
-    @classmethod
-    def learn(cls, inputs, targets, weights, standardize: bool) -> "_Scaling":
-        """From the rows, each counted by its weight; constant columns keep scale 1."""
-        if not standardize:
-            return cls(
-                np.zeros(inputs.shape[1]),
-                np.ones(inputs.shape[1]),
-                np.zeros(targets.shape[1]),
-                np.ones(targets.shape[1]),
-            )
-        share = weights / weights.sum()
-
-        def moments(columns):
-            mean = share @ columns
-            std = np.sqrt(share @ (columns - mean) ** 2)
-            # A spread at the level of rounding is no spread.
-            constant = std <= 1e-12 * np.maximum(np.abs(mean), 1e-300)
-            return mean, np.where(constant | (std == 0), 1.0, std)
-
-        return cls(*moments(inputs), *moments(targets))
-
-    def inputs(self, inputs) -> np.ndarray:
-        """Inputs in the units of training."""
-        return (inputs - self.input_shift) / self.input_scale
-
-    def apply(self, inputs, targets, weights) -> Rows:
-        """Rows in the units of training."""
-        scaled = (targets - self.target_shift) / self.target_scale
-        return Rows(self.inputs(inputs), scaled, weights)
 
 
 def _given_start(start, network: FlatNetwork, num_rows: int) -> Unknowns | None:

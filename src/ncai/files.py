@@ -8,7 +8,9 @@ rows are left out unless asked for. A checksum over all of it tells damage.
 import hashlib
 import json
 import math
+import platform
 from dataclasses import asdict
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
@@ -19,19 +21,16 @@ from safetensors.numpy import save
 from ncai.atomic import replacing, require_file
 from ncai.latent_inference import LatentPosterior
 from ncai.model import PriorState
+from ncai.model_header import FORMAT, FORMAT_VERSION, ModelFileError, parse_header
 from ncai.networks import MLP, FlatNetwork
 from ncai.posterior import GaussianPosterior, SamplePosterior
+from ncai.scaling import Scaling
 from ncai.settings import build_model
-from ncai.types import Unknowns
+from ncai.target_transforms import TargetTransform
+from ncai.types import Rows, Unknowns
 
-FORMAT = "ncai-model"
-FORMAT_VERSION = 1
 NOT_STORED = ("network", "start")
 CHECKSUM = "sha256"
-
-
-class ModelFileError(ValueError):
-    """A file that is not a model we can read."""
 
 
 def save_model(estimator, path, include_training: bool = False) -> None:
@@ -56,6 +55,7 @@ def describe(estimator, include_training: bool) -> tuple[dict, dict[str, np.ndar
         "format": FORMAT,
         "version": FORMAT_VERSION,
         "ncai": __version__,
+        "versions": _versions(),
         "estimator": type(estimator).__name__,
         "params": _plain(_storable(estimator.get_params(deep=False))),
         "settings": _plain(_storable(estimator.settings_)),
@@ -76,6 +76,8 @@ def describe(estimator, include_training: bool) -> tuple[dict, dict[str, np.ndar
         "fit_seconds": estimator.fit_seconds_,
         "score_name": estimator.score_name_,
         "restart_scores": _plain(estimator.restart_scores_.tolist()),
+        # Of `ncai fit`: how to prepare a table, and what was found on the way.
+        "table": _plain(getattr(estimator, "table_", None)),
     }
     scaling = estimator.scaling_
     arrays = {
@@ -84,6 +86,7 @@ def describe(estimator, include_training: bool) -> tuple[dict, dict[str, np.ndar
         "input_scale": scaling.input_scale,
         "target_shift": scaling.target_shift,
         "target_scale": scaling.target_scale,
+        "target_powers": scaling.transform.powers,
         **{f"priors.{k}": v for k, v in posterior.priors._asdict().items()},
     }
     parts = (
@@ -126,21 +129,7 @@ def read_file(path) -> tuple[dict, dict[str, np.ndarray]]:
             f"{path} is not a readable ncai model: it is damaged, or another kind of "
             f"file ({error})."
         ) from None
-    try:
-        header = json.loads(metadata["ncai"])
-        kind, version = header["format"], int(header["version"])
-    except (KeyError, TypeError, ValueError):
-        raise ModelFileError(
-            f"{path} is a safetensors file, but not one that ncai wrote."
-        ) from None
-    if kind != FORMAT:
-        raise ModelFileError(f"{path} holds {kind!r}, not an ncai model.")
-    if version > FORMAT_VERSION:
-        raise ModelFileError(
-            f"{path} has format version {version}, written by ncai "
-            f"{header.get('ncai', '?')}; this ncai reads up to version "
-            f"{FORMAT_VERSION}: upgrade ncai."
-        )
+    header = parse_header(metadata, path)
     expected = header.get(CHECKSUM)  # files of the first days have none
     if expected is not None and expected != checksum(header, arrays):
         raise ModelFileError(
@@ -176,7 +165,6 @@ def load_model(cls, path, network=None):
 
 def _restore(cls, header: dict, arrays: dict, network, path):
     from ncai import estimators
-    from ncai.fitting import Rows
 
     known = {
         c.__name__: c for c in (estimators.BNNLVRegressor, estimators.BNNRegressor)
@@ -193,7 +181,9 @@ def _restore(cls, header: dict, arrays: dict, network, path):
             f"({header['custom_network']}): give it as load(path, network=...)."
         )
     estimator = stored(**params, network=network)
-    settings = _tuples(header["settings"])
+    # Files older than these settings have neither.
+    settings = {"weight_groups": "all", "target_transform": "none"}
+    settings |= _tuples(header["settings"])
     if network is None:
         mlp = MLP(**_tuples(header["mlp"]))
         if mlp != estimator._network():  # it was given as network=MLP(...)
@@ -224,11 +214,15 @@ def _restore(cls, header: dict, arrays: dict, network, path):
         estimator.posterior_ = SamplePosterior(
             model, unknowns("samples"), priors, arrays["shares"]
         )
-    estimator.scaling_ = estimators._Scaling(
+    estimator.scaling_ = Scaling(
         arrays["input_shift"],
         arrays["input_scale"],
         arrays["target_shift"],
         arrays["target_scale"],
+        TargetTransform(
+            settings["target_transform"],
+            arrays.get("target_powers", np.ones(flat.output_dim)),
+        ),
     )
     estimator.settings_ = settings
     estimator.seed_ = header["seed"]
@@ -248,6 +242,7 @@ def _restore(cls, header: dict, arrays: dict, network, path):
     estimator.restart_scores_ = np.asarray(
         [-np.inf if s is None else s for s in header["restart_scores"]], float
     )
+    estimator.table_ = header.get("table")
     estimator.sampler_report_ = None
     estimator.history_ = None
     estimator.training_rows_ = None
@@ -278,7 +273,10 @@ def _check_shapes(path, arrays: dict, posterior: str, network: FlatNetwork) -> N
         "input_scale": inputs,
         "target_shift": outputs,
         "target_scale": outputs,
-        "priors.weight_variance": (components,),
+        # One for all weights, or one for each.
+        "priors.weight_variance": (components, network.num_weights)
+        if arrays["priors.weight_variance"].ndim > 1
+        else (components,),
         "priors.latent_variance": (components,),
         "priors.noise_variance": (components, *outputs),
         **{
@@ -298,6 +296,14 @@ def _check_finite(path, arrays: dict) -> None:
     for name, array in arrays.items():
         if not np.isfinite(array).all():
             raise ModelFileError(f"{path} is damaged: {name} holds NaN or infinity.")
+
+
+def _versions() -> dict[str, str]:
+    """What a result may depend on beside the seed."""
+    names = ("jax", "numpy", "scikit-learn")
+    return {"python": platform.python_version()} | {
+        name: version(name) for name in names
+    }
 
 
 def _storable(params: dict) -> dict:

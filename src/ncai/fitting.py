@@ -10,33 +10,19 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ncai.inference.importance import ImportanceWeighted
 from ncai.inference.marginal import Marginal
 from ncai.inference.mean_field import MeanFieldVI
 from ncai.networks import FlatNetwork
 from ncai.optimise import Driver, FitFailedError, Progress
 from ncai.posterior import Fit, GaussianPosterior, Posterior
 from ncai.predictive import PredictiveDistribution
+from ncai.scaling import Scaling
 from ncai.settings import build_method, build_model
-from ncai.types import Data, Unknowns
+from ncai.types import Data, Rows, Unknowns
 from ncai.variational import MeanField, raw_scale_of
 
 FEWEST_HELD_OUT = 5
-
-
-@dataclass(frozen=True)
-class Rows:
-    """Rows in the units of training, as NumPy arrays."""
-
-    inputs: np.ndarray
-    targets: np.ndarray
-    weights: np.ndarray
-
-    def __len__(self) -> int:
-        return len(self.inputs)
-
-    def pick(self, index) -> "Rows":
-        """Only these rows."""
-        return Rows(self.inputs[index], self.targets[index], self.weights[index])
 
 
 @dataclass(frozen=True)
@@ -46,6 +32,7 @@ class Result:
     posterior: Posterior
     fit: Fit
     train_index: np.ndarray
+    chosen_on: np.ndarray  # rows that were trained on before one was chosen
     scores: np.ndarray
     score_name: str
     seconds: float
@@ -112,7 +99,7 @@ def fit_rows(
         train_index, held = hold_out(len(rows), settings["validation_fraction"], seed)
         if len(held):
             valid = rows.pick(held)
-    train = rows.pick(train_index)
+    train, chosen_on = rows.pick(train_index), train_index
     method = build_method(settings, pad_start(start, train_index))
     fit = method.fit(method_key, model, to_data(train), driver)
     _warn_of_losses(fit)
@@ -122,7 +109,7 @@ def fit_rows(
         settings["refit"]
         and len(held)
         and not fit.interrupted
-        and isinstance(method, MeanFieldVI | Marginal)
+        and isinstance(method, MeanFieldVI | Marginal | ImportanceWeighted)
         and isinstance(posterior, GaussianPosterior)
     ):
         order = np.concatenate([train_index, held])
@@ -146,7 +133,63 @@ def fit_rows(
         )
     posterior = _without_padding(posterior, len(train_index))
     seconds = time.monotonic() - started
-    return Result(posterior, fit, train_index, scores, score_name, seconds)
+    return Result(posterior, fit, train_index, chosen_on, scores, score_name, seconds)
+
+
+def fit_scaled(
+    rows: Rows,
+    settings: Mapping[str, Any],
+    network: FlatNetwork,
+    seed: int,
+    valid: Rows | None = None,
+    start: Unknowns | None = None,
+    on_progress: Callable[[Progress], None] | None = None,
+) -> tuple[Scaling, Result]:
+    """Fit rows in the user's units, under each transform of y that is asked for.
+
+    Of several, the one with the best density of the held-out rows in the units of y.
+    """
+    best, best_score = None, -np.inf
+    names = _transforms_to_try(rows, settings, valid)
+    time_limit = settings["time_limit"]
+    for name in names:
+        scaling = Scaling.learn(rows, settings["standardize"], name)
+        scaled_valid = None if valid is None else scaling.apply(valid)
+        share = {"time_limit": time_limit and time_limit / len(names)}
+        result = fit_rows(
+            scaling.apply(rows),
+            {**settings, **share},
+            network,
+            seed,
+            scaled_valid,
+            start,
+            on_progress,
+        )
+        if len(names) == 1:
+            return scaling, result
+        held = valid
+        if held is None:
+            held = rows.pick(np.setdiff1d(np.arange(len(rows)), result.chosen_on))
+        score = result.scores.max() + scaling.log_density_shift(held)
+        if best is None or score > best_score:
+            best, best_score = (scaling, result), score
+        if result.fit.interrupted:
+            break
+    assert best is not None
+    return best
+
+
+def _transforms_to_try(rows: Rows, settings, valid: Rows | None) -> list[str]:
+    asked = settings["target_transform"]
+    if asked != "auto":
+        return [asked]
+    held_out = len(hold_out(len(rows), settings["validation_fraction"], 0)[1])
+    if settings["inference"] in ("hmc", "hmc_marginal"):
+        held_out = 0
+    if valid is None and not held_out:
+        return ["none"]  # nothing to choose by
+    positive = (rows.targets > 0).all() and (valid is None or (valid.targets > 0).all())
+    return ["none", "log"] if positive else ["none", "yeo_johnson"]
 
 
 def choose(fit: Fit, valid: Rows | None, keep: str, key):
@@ -237,7 +280,7 @@ def _warn_of_losses(fit: Fit) -> None:
 
 
 def _refit(
-    method: MeanFieldVI | Marginal,
+    method: MeanFieldVI | Marginal | ImportanceWeighted,
     key,
     model,
     posterior: GaussianPosterior,

@@ -1,10 +1,10 @@
 """f(x_n, z_m; W) for every row and every node of z at once, and its gradient.
 
-Any network can be evaluated node by node. For the most common one, a single hidden
-layer that is piecewise linear in its one latent, the gradient needs no pass over
-rows x nodes x hidden: in z each hidden node is off on one side of a threshold and on
-at the other, so sums over nodes are differences of running sums. That makes sampling
-from p(W | D) with z integrated out several times cheaper.
+Any network can be evaluated node by node. For the most common one, whose one latent
+enters the last hidden layer and which is piecewise linear in it, the gradient needs no
+pass over rows x nodes x hidden: in z each hidden node is off on one side of a threshold
+and on at the other, so sums over nodes are differences of running sums. That makes
+sampling from p(W | D) with z integrated out several times cheaper.
 """
 
 import jax
@@ -34,12 +34,14 @@ def outputs_at_nodes(
             lambda x: jax.vmap(lambda z: network.network.apply(tree, x, z))(latents)
         )(inputs)
         return jnp.moveaxis(by_row, (0, 1, 2), (2, 1, 0))
-    first, last = tree
-    offsets = (inputs @ first["input"] + first["bias"]).T
+    inner = network.network
+    assert isinstance(inner, MLP)
+    entry, last = tree[-2:]
+    offsets = inner.before_latents(tree, inputs).T
     outputs = _one_layer_grid(
         slope,
         offsets,
-        first["latent"][0],
+        entry["latent"][0],
         last["weight"],
         latents[:, 0],
     )
@@ -49,8 +51,9 @@ def outputs_at_nodes(
 def _slope_below(network: FlatNetwork) -> float | None:
     """Of a network that is piecewise linear in one latent; None for any other."""
     inner = network.network
-    if type(inner) is MLP and len(inner.hidden) == 1 and network.latent_dim == 1:
-        return SLOPE_BELOW.get(inner.activation)
+    if type(inner) is MLP and inner.hidden and network.latent_dim == 1:
+        if inner.latent_entry == len(inner.hidden) - 1:
+            return SLOPE_BELOW.get(inner.activation)
     return None
 
 

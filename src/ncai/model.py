@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax.scipy.special import gammaln
 from jaxtyping import Array, Float, PRNGKeyArray
 
@@ -51,7 +52,7 @@ class Variance:
 @partial(
     jax.tree_util.register_dataclass,
     data_fields=["weight_variance", "latent_variance", "noise_variance"],
-    meta_fields=["network"],
+    meta_fields=["network", "weight_groups"],
 )
 @dataclass(frozen=True)
 class Model:
@@ -59,12 +60,29 @@ class Model:
 
     Numbers are traced by JAX and may change freely; the network and the modes of the
     variances are structure, and a change of those compiles anew.
+
+    Args:
+        network: f.
+        weight_variance: s_w.
+        latent_variance: s_z.
+        noise_variance: s_eps.
+        weight_groups: which weights share an empirical s_w: "all" (the paper's), those
+            of a "layer" (its matrix, bias and the weights of z apart), or those of an
+            "input" in the first layer, and of a layer in the others.
     """
 
     network: FlatNetwork
     weight_variance: Variance
     latent_variance: Variance
     noise_variance: Variance
+    weight_groups: str = "all"
+
+    @property
+    def weight_blocks(self) -> tuple[int, ...] | None:
+        """Sizes of the runs of weights with a variance of their own; None for one."""
+        if self.weight_groups == "all" or self.weight_variance.mode != "empirical":
+            return None
+        return self.network.blocks(by_input=self.weight_groups == "input")
 
     @property
     def noise_is_unknown(self) -> bool:
@@ -73,9 +91,12 @@ class Model:
 
 
 class PriorState(NamedTuple):
-    """The three variances as they stand at one moment of a fit."""
+    """The three variances as they stand at one moment of a fit.
 
-    weight_variance: Float[Array, ""]
+    That of the weights is one number, or one for each weight, equal within a group.
+    """
+
+    weight_variance: Float[Array, "*P"]
     latent_variance: Float[Array, ""]
     noise_variance: Float[Array, "L"]
 
@@ -97,8 +118,11 @@ def initial_priors(key: PRNGKeyArray, model: Model) -> PriorState:
             return variance.beta / jnp.maximum(gamma, 1e-3)
         return jnp.asarray(variance.value, float)
 
+    weights = start(weight_key, model.weight_variance)
+    if model.weight_blocks is not None:
+        weights = jnp.broadcast_to(weights, model.network.num_weights)
     return PriorState(
-        start(weight_key, model.weight_variance),
+        weights,
         start(latent_key, model.latent_variance),
         start(noise_key, model.noise_variance),
     )
@@ -138,7 +162,7 @@ def empirical_variance(prior: Variance, sum_of_squares, num_rows, num_dims):
 def update_priors(
     model: Model,
     priors: PriorState,
-    weight_sum_of_squares: Float[Array, ""],
+    weight_squares: Float[Array, "P"],
     latent_sum_of_squares: Float[Array, ""],
     squared_error: Float[Array, "L"],
     num_rows: Float[Array, ""],
@@ -151,9 +175,7 @@ def update_priors(
     """
     weight, latent, noise = priors
     if model.weight_variance.mode == "empirical":
-        weight = empirical_variance(
-            model.weight_variance, weight_sum_of_squares, 1.0, model.network.num_weights
-        )
+        weight = _empirical_weight_variance(model, weight_squares)
     if model.latent_variance.mode == "empirical" and model.network.latent_dim:
         latent = empirical_variance(
             model.latent_variance,
@@ -168,11 +190,28 @@ def update_priors(
     return PriorState(weight, latent, noise)
 
 
+def _empirical_weight_variance(model: Model, squares: Float[Array, "P"]):
+    """One for all weights, or for each that of its group."""
+    blocks = model.weight_blocks
+    if blocks is None:
+        return empirical_variance(
+            model.weight_variance, jnp.sum(squares), 1.0, model.network.num_weights
+        )
+    sizes = np.asarray(blocks)
+    group = np.repeat(np.arange(len(sizes)), sizes)
+    sums = jax.ops.segment_sum(squares, group, len(sizes), indices_are_sorted=True)
+    return empirical_variance(model.weight_variance, sums, 1.0, sizes)[group]
+
+
 def log_hyperprior(model: Model, priors: PriorState) -> Float[Array, ""]:
     """Log p(s) of the variances that empirical Bayes sets."""
     total = jnp.zeros(())
+    weight_variances = priors.weight_variance
+    if model.weight_blocks is not None:  # each group counts once
+        firsts = np.cumsum((0, *model.weight_blocks[:-1]))
+        weight_variances = weight_variances[firsts]
     for variance, value in (
-        (model.weight_variance, priors.weight_variance),
+        (model.weight_variance, weight_variances),
         (model.latent_variance, priors.latent_variance),
         (model.noise_variance, priors.noise_variance),
     ):
@@ -214,7 +253,9 @@ def log_likelihood(
 
 
 def gaussian_log_prior(
-    values: Float[Array, "*s"], variance: Float[Array, ""], counts: Float[Array, "*s"]
+    values: Float[Array, "*s"],
+    variance: Float[Array, "*v"],
+    counts: Float[Array, "*s"],
 ) -> Float[Array, ""]:
     """Log density of independent N(0, variance), each value counted `counts` times."""
     return -0.5 * jnp.sum(counts * (LOG_2PI + jnp.log(variance) + values**2 / variance))

@@ -51,16 +51,24 @@ class MLP:
         hidden: number of nodes in each hidden layer.
         activation: name of the hidden activation, a key of `ACTIVATIONS`. Stored by
             name so that a network can be compared, hashed and written to a file.
+        latent_layer: which hidden layer z enters: the "first", beside x (the paper's),
+            or the "last". With one hidden layer they are the same. With more, "last"
+            makes integrals over z far cheaper: what comes before depends on x alone.
     """
 
     hidden: tuple[int, ...] = (50,)
     activation: str = "leaky_relu"
+    latent_layer: str = "first"
 
     def __post_init__(self):
         if self.activation not in ACTIVATIONS:
             raise ValueError(
                 f"activation={self.activation!r} is not known; "
                 f"choose one of {sorted(ACTIVATIONS)}."
+            )
+        if self.latent_layer not in ("first", "last"):
+            raise ValueError(
+                f"latent_layer={self.latent_layer!r} must be 'first' or 'last'."
             )
         if any(int(width) < 1 for width in self.hidden):
             raise ValueError(
@@ -71,12 +79,13 @@ class MLP:
         self, key: PRNGKeyArray, input_dim: int, latent_dim: int, output_dim: int
     ) -> Weights:
         """Xavier-normal weights with gain 1 (the paper's start), zero biases."""
-        widths = (input_dim + latent_dim, *self.hidden, output_dim)
-        keys = jax.random.split(key, len(widths) - 1)
+        entry = self.latent_entry
+        fans_in = [input_dim, *self.hidden]
+        fans_in[entry] += latent_dim
+        fans_out = [*self.hidden, output_dim]
+        keys = jax.random.split(key, len(fans_out))
         layers = []
-        for layer_key, fan_in, fan_out in zip(
-            keys, widths[:-1], widths[1:], strict=True
-        ):
+        for layer_key, fan_in, fan_out in zip(keys, fans_in, fans_out, strict=True):
             std = (2.0 / max(fan_in + fan_out, 1)) ** 0.5
             layers.append(
                 {
@@ -84,20 +93,37 @@ class MLP:
                     "bias": jnp.zeros(fan_out),
                 }
             )
-        first = layers[0].pop("weight")
-        layers[0] |= {"input": first[:input_dim], "latent": first[input_dim:]}
+        joint = layers[entry].pop("weight")
+        split = fans_in[entry] - latent_dim
+        layers[entry] |= {"weight": joint[:split], "latent": joint[split:]}
+        layers[0]["input"] = layers[0].pop("weight")
         return layers
+
+    @property
+    def latent_entry(self) -> int:
+        """Number of the layer whose sum z is part of."""
+        return max(len(self.hidden) - 1, 0) if self.latent_layer == "last" else 0
+
+    def before_latents(
+        self, weights: Weights, inputs: Float[Array, "*N D"]
+    ) -> Float[Array, "*N H"]:
+        """The sums of the layer that z enters, without its part."""
+        activation = ACTIVATIONS[self.activation]
+        first, *rest = weights[: self.latent_entry + 1]
+        out = inputs @ first["input"] + first["bias"]
+        for layer in rest:
+            out = activation(out) @ layer["weight"] + layer["bias"]
+        return out
 
     def apply(
         self, weights: Weights, inputs: Float[Array, "D"], latents: Float[Array, "K"]
     ) -> Float[Array, "L"]:
         """Forward pass for one row."""
         activation = ACTIVATIONS[self.activation]
-        first, *rest = weights
-        out = inputs @ first["input"] + first["bias"]
+        out = self.before_latents(weights, inputs)
         if latents.shape[-1]:
-            out = out + latents @ first["latent"]
-        for layer in rest:
+            out = out + latents @ weights[self.latent_entry]["latent"]
+        for layer in weights[self.latent_entry + 1 :]:
             out = activation(out) @ layer["weight"] + layer["bias"]
         return out
 
@@ -140,6 +166,26 @@ class FlatNetwork:
         """One vector from the network's own pytree of weights."""
         leaves = self._treedef.flatten_up_to(weights)
         return jnp.concatenate([jnp.ravel(leaf) for leaf in leaves])
+
+    def blocks(self, by_input: bool = False) -> tuple[int, ...]:
+        """Sizes of the runs of the flat vector that belong together, one a leaf.
+
+        Args:
+            by_input: one for each input in place of one for all where the leaf is the
+                `MLP`'s matrix of the inputs.
+        """
+        sizes: list[int] = []
+        paths, _ = jax.tree_util.tree_flatten_with_path(
+            jax.tree.unflatten(self._treedef, range(len(self._sizes)))
+        )
+        for (path, leaf), size in zip(paths, self._sizes, strict=True):
+            is_input = getattr(path[-1], "key", None) == "input" if path else False
+            if by_input and is_input:
+                rows = self._shapes[leaf][0]
+                sizes += [size // max(rows, 1)] * rows
+            elif size:
+                sizes.append(size)
+        return tuple(sizes)
 
     def unflatten(self, flat: Float[Array, "P"]) -> Weights:
         """The network's own pytree of weights from one vector."""

@@ -12,15 +12,26 @@ import numpy as np
 
 from ncai.inference.base import Inference, Training
 from ncai.inference.hmc import HMC
+from ncai.inference.importance import ImportanceWeighted
 from ncai.inference.map import MAP
 from ncai.inference.marginal import Marginal
 from ncai.inference.mean_field import STARTS, MeanFieldVI
 from ncai.model import Model, Variance
 from ncai.networks import FlatNetwork
 from ncai.objectives.penalties import Penalties
+from ncai.target_transforms import NAMES as TRANSFORMS
 from ncai.types import Unknowns
 
-METHODS = ("map", "mfvi", "ncai0", "ncai", "marginal", "hmc", "hmc_marginal")
+METHODS = (
+    "map",
+    "mfvi",
+    "ncai0",
+    "ncai",
+    "marginal",
+    "iwae",
+    "hmc",
+    "hmc_marginal",
+)
 SCHEDULES = ("constant", "cosine")
 KEEPS = ("best", "equal", "weighted")
 COUNTS = (
@@ -58,6 +69,8 @@ PRESETS: dict[str, dict[str, Any]] = {
         "n_mc_samples": 1,
         "plateau": False,
         "weight_variance": "empirical",
+        "weight_groups": "all",
+        "target_transform": "none",
         "latent_variance": "empirical",
         "noise_variance": 0.1,
         "variance_prior": (3.0, 0.5),
@@ -77,6 +90,8 @@ PRESETS: dict[str, dict[str, Any]] = {
         "n_mc_samples": 1,
         "plateau": True,
         "weight_variance": "empirical",
+        "weight_groups": "all",
+        "target_transform": "none",
         "latent_variance": 1.0,
         "noise_variance": "variational",
         "variance_prior": (3.0, 0.5),
@@ -97,6 +112,15 @@ METHOD_PRESETS: dict[tuple[str, str], dict[str, Any]] = {
         "temperature": 0.1,
         "noise_starts": (0.1,),
     },
+    ("default", "iwae"): {
+        "max_steps": 6_000,
+        "learning_rate": 0.03,
+        "schedule": "cosine",
+        "temperature": 0.1,
+        "noise_starts": (0.1,),
+        "n_mc_samples": 8,
+    },
+    ("paper", "iwae"): {"n_mc_samples": 8},
 }
 
 
@@ -118,6 +142,7 @@ def resolve(params: Mapping[str, Any]) -> dict[str, Any]:
         "ncai",
         "ncai0",
         "marginal",
+        "iwae",
     ):
         filled["inference"] = "mfvi"
     return filled | {name: int(filled[name]) for name in (*COUNTS, *COUNTS_FROM_ZERO)}
@@ -127,6 +152,8 @@ def check(s: Mapping[str, Any]) -> None:
     """Refuse what cannot be, in one sentence each."""
     _one_of("keep", s["keep"], KEEPS)
     _one_of("schedule", s["schedule"], SCHEDULES)
+    _one_of("target_transform", s["target_transform"], ("auto", *TRANSFORMS))
+    _one_of("weight_groups", s["weight_groups"], ("all", "layer", "input"))
     _one_of("penalise", s["penalise"], ("means", "samples"))
     _one_of("hz_slack", s["hz_slack"], ("none", "white_noise"))
     _one_of("variance_form", s["variance_form"], ("paper", "exact"))
@@ -174,7 +201,7 @@ def check(s: Mapping[str, Any]) -> None:
     starts = s["noise_starts"]
     if np.ndim(starts) != 1 or not all(_is_number(v) and v > 0 for v in starts):
         raise ValueError(f"noise_starts={starts!r} must be a list of positive numbers.")
-    variational = s["inference"] in ("mfvi", "ncai0", "ncai", "marginal")
+    variational = s["inference"] in ("mfvi", "ncai0", "ncai", "marginal", "iwae")
     if isinstance(s["start"], str):
         _one_of("start", s["start"], STARTS)
         if not variational:
@@ -192,22 +219,23 @@ def check(s: Mapping[str, Any]) -> None:
             "refit=True is not possible with inference='map': use "
             "validation_fraction=0 to train on every row."
         )
-    by_quadrature = {"hmc_marginal": "hmc", "marginal": "ncai"}
+    by_quadrature = {"hmc_marginal": "hmc", "marginal": "iwae"}
     if s["inference"] in by_quadrature and s["latent_dim"] > 2:
         raise ValueError(
             f"inference={s['inference']!r} integrates z by quadrature, for latent_dim "
             f"of at most 2, not {s['latent_dim']}: use "
             f"{by_quadrature[s['inference']]!r}."
         )
-    if s["inference"] == "marginal":
+    if s["inference"] in ("marginal", "iwae"):
+        name = s["inference"]
         if s["noise_variance"] == "empirical":
             raise ValueError(
-                "noise_variance='empirical' is not available with inference='marginal':"
+                f"noise_variance='empirical' is not available with inference={name!r}:"
                 " use a number, 'map' or 'variational'."
             )
         if s["start"] == "map" or s["hold_means"]:
             raise ValueError(
-                "inference='marginal' starts at 'random', 'ncai' or given values, and "
+                f"inference={name!r} starts at 'random', 'ncai' or given values, and "
                 "holds no means."
             )
 
@@ -243,6 +271,7 @@ def build_model(s: Mapping[str, Any], network: FlatNetwork) -> Model:
             noise_alpha,
             noise_beta,
         ),
+        s["weight_groups"],
     )
 
 
@@ -279,9 +308,11 @@ def build_method(s: Mapping[str, Any], start: Unknowns | None) -> Inference:
     begin = start if start is not None else s["start"]
     if begin is None:
         begin = "random" if name == "mfvi" else "ncai"
+    temperatures = tuple(float(t) for t in np.atleast_1d(s["temperature"]))
     if name == "marginal":
-        temperatures = tuple(float(t) for t in np.atleast_1d(s["temperature"]))
         return Marginal(training, begin, temperatures)
+    if name == "iwae":
+        return ImportanceWeighted(training, begin, temperatures, s["n_mc_samples"])
     penalties = None
     if name == "ncai":
         penalties = Penalties(

@@ -1,5 +1,6 @@
 """The plain values that flow from one part of the package to the next."""
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
@@ -39,3 +40,19 @@ class WeightDraws(NamedTuple):
     weights: Float[Array | np.ndarray, "S P"]
     noise_std: Float[Array | np.ndarray, "S L"]
     latent_std: Float[Array | np.ndarray, "S"]
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Rows in the units of training, as NumPy arrays."""
+
+    inputs: np.ndarray
+    targets: np.ndarray
+    weights: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.inputs)
+
+    def pick(self, index) -> "Rows":
+        """Only these rows."""
+        return Rows(self.inputs[index], self.targets[index], self.weights[index])

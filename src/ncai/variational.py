@@ -60,7 +60,7 @@ def reparameterise(q: MeanField, normals: Float[Array, "S T"]) -> Draw:
 def gaussian_kl(
     mean: Float[Array, "*s"],
     scale: Float[Array, "*s"],
-    prior_variance: Float[Array, ""],
+    prior_variance: Float[Array, "*v"],
     counts: Float[Array, "*s"] | float = 1.0,
 ) -> Float[Array, ""]:
     """KL[N(mean, scale^2) || N(0, prior_variance)], each entry counted `counts` times.
@@ -110,8 +110,8 @@ def noise_kl(model: Model, mean: Unknowns, scale: Unknowns) -> Float[Array, ""]:
 
 def second_moments(
     mean: Unknowns, scale: Unknowns, data: Data
-) -> tuple[Float[Array, ""], Float[Array, ""]]:
-    """E_q[W'W] and sum_n E_q[z_n' z_n]: what empirical Bayes needs."""
-    weights = jnp.sum(mean.weights**2 + scale.weights**2)
+) -> tuple[Float[Array, "P"], Float[Array, ""]]:
+    """E_q[w^2] of each weight and sum_n E_q[z_n' z_n]: what empirical Bayes needs."""
+    weights = mean.weights**2 + scale.weights**2
     latents = jnp.sum(data.row_weights[:, None] * (mean.latents**2 + scale.latents**2))
     return weights, latents

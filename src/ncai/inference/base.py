@@ -160,6 +160,22 @@ def ncai_start(
     return Unknowns(state.params, latents, points.log_noise_var)
 
 
+def starting_points(
+    start: str | Unknowns,
+    keys: PRNGKeyArray,
+    model: Model,
+    data: Data,
+    training: Training,
+    driver: Driver,
+) -> Unknowns:
+    """A point for each restart: given by value, of NCAI's warm start, or random."""
+    if isinstance(start, Unknowns):
+        return stack_starts(start, len(keys), model)
+    if start == "ncai":
+        return ncai_start(keys, model, data, training, driver)
+    return random_points(keys, model, data.inputs.shape[0])
+
+
 @jax.jit(compiler_options=RUN_ONCE)
 def _tiny_latents(keys, latent_variance, like):
     noise = jax.vmap(lambda k: jax.random.normal(k, like.shape[1:]))(keys)

@@ -12,9 +12,7 @@ from ncai.inference.base import (
     Training,
     driver_fit,
     gaussian_fit,
-    ncai_start,
-    random_points,
-    stack_starts,
+    starting_points,
     starting_state,
 )
 from ncai.latent_inference import infer_latents
@@ -26,8 +24,9 @@ from ncai.quadrature import latent_rule
 from ncai.types import Data, Unknowns
 from ncai.variational import MeanField
 
+BATCH_ROWS = 512  # what a step looks at: its cost then stays as rows grow
 REACH = 4.5  # prior standard deviations of z that the nodes cover each way
-NODES = {1: 32, 2: 16}  # in each dimension
+NODES = {1: 16, 2: 16}  # in each dimension
 # Rows x nodes x restarts of a group: half a megabyte, which a core's cache holds.
 GROUP_VALUES = 2**17
 
@@ -44,11 +43,13 @@ class Marginal(Inference):
         start: "ncai": weights of a network trained at z = 0, or "random", or values.
         temperatures: of the prior of W, restart by restart in turn: see
             `NegativeMarginalElbo`. Validation then chooses.
+        batch_rows: rows that a step looks at; all, if there are no more.
     """
 
     training: Training = field(default_factory=Training)
     start: str | Unknowns = "ncai"
     temperatures: tuple[float, ...] = (1.0,)
+    batch_rows: int = BATCH_ROWS
 
     def fit(
         self, key: PRNGKeyArray, model: Model, data: Data, driver: Driver | None = None
@@ -57,14 +58,8 @@ class Marginal(Inference):
         driver = driver or Driver()
         model = with_unit_latents(model)
         start_key, *state_keys = jax.random.split(key, 4)
-        num_restarts = self.training.num_restarts
-        keys = jax.random.split(start_key, num_restarts)
-        if isinstance(self.start, Unknowns):
-            point = stack_starts(self.start, num_restarts, model)
-        elif self.start == "ncai":
-            point = ncai_start(keys, model, data, self.training, driver)
-        else:
-            point = random_points(keys, model, 1)
+        keys = jax.random.split(start_key, self.training.num_restarts)
+        point = starting_points(self.start, keys, model, data, self.training, driver)
         point = point._replace(latents=point.latents[:, :0])
         state = starting_state(state_keys, model, point, self.training)
         return self._train("marginal", model, data, state, driver)
@@ -102,24 +97,45 @@ class Marginal(Inference):
         dims = model.network.latent_dim
         nodes = latent_rule(dims, NODES[dims], REACH).nodes
         num_restarts = state.key.shape[0]
+        batches = in_batches(data, self.batch_rows)
         objectives = tuple(
             NegativeMarginalElbo(
                 nodes,
                 self.temperatures[i % len(self.temperatures)],
                 self.training.num_samples,
+                dims == 1 and model.network.output_dim == 1,
+                self.batch_rows,
             )
             for i in range(num_restarts)
         )
         if not (driver.interrupted or driver.out_of_time()):
-            values = data.inputs.shape[0] * nodes.shape[0]
+            values = min(batches.inputs.shape[0], self.batch_rows) * nodes.shape[0]
             group = int(np.clip(GROUP_VALUES // values, 1, LARGEST_GROUP))
             stage = self.training.stage(
                 name, objectives, largest_group=group, **changes
             )
-            state = driver.run(stage, model, data, state)
+            state = driver.run(stage, model, batches, state)
         fit = gaussian_fit(model, state.params, state.priors, driver)
         assert isinstance(fit.posterior, GaussianPosterior)
         return driver_fit(with_inferred_latents(fit.posterior, data), driver)
+
+
+def in_batches(data: Data, batch_rows: int) -> Data:
+    """Rows in random order, with rows of weight 0 to fill the last block.
+
+    Left alone where one block holds all.
+    """
+    num_rows = data.inputs.shape[0]
+    if num_rows <= batch_rows:
+        return data
+    order = np.random.default_rng(0).permutation(num_rows)
+    extra = -num_rows % batch_rows
+
+    def shuffled(array):
+        widths = [(0, extra)] + [(0, 0)] * (array.ndim - 1)
+        return jnp.asarray(np.pad(np.asarray(array)[order], widths))
+
+    return jax.tree.map(shuffled, data)
 
 
 def with_unit_latents(model: Model) -> Model:

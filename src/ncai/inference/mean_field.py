@@ -14,9 +14,7 @@ from ncai.inference.base import (
     Inference,
     Training,
     gaussian_fit,
-    ncai_start,
-    random_points,
-    stack_starts,
+    starting_points,
     starting_state,
 )
 from ncai.inference.map import map_points
@@ -104,19 +102,14 @@ class MeanFieldVI(Inference):
 
     def _starting_state(self, key, model, data, driver) -> TrainState:
         start_key, *state_keys = jax.random.split(key, 4)
-        num_restarts = self.training.num_restarts
-        keys = jax.random.split(start_key, num_restarts)
-        means_are_given = True
-        if isinstance(self.start, Unknowns):
-            point = stack_starts(self.start, num_restarts, model)
-        elif self.start == "map":
+        keys = jax.random.split(start_key, self.training.num_restarts)
+        means_are_given = isinstance(self.start, Unknowns) or self.start == "map"
+        if self.start == "map":
             point, _ = map_points(start_key, model, data, self.training, driver)
         else:
-            means_are_given = False
-            if self.start == "ncai":
-                point = ncai_start(keys, model, data, self.training, driver)
-            else:
-                point = random_points(keys, model, data.inputs.shape[0])
+            point = starting_points(
+                self.start, keys, model, data, self.training, driver
+            )
         state = starting_state(state_keys, model, point, self.training)
         if means_are_given and not self.hold_means:
             # The paper trains the variances to convergence before it lets go.

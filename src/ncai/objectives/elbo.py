@@ -181,7 +181,7 @@ class NegativeLogJoint:
         report: Report,
     ) -> PriorState:
         """Coordinate descent on the empirical-Bayes variances."""
-        weights = jnp.sum(unknowns.weights**2)
+        weights = unknowns.weights**2
         latents = jnp.sum(data.row_weights[:, None] * unknowns.latents**2)
         num_rows = jnp.sum(data.row_weights)
         return update_priors(

@@ -1,0 +1,67 @@
+"""Units: from what the user gives to what is trained on, and back."""
+
+import numpy as np
+
+from ncai.target_transforms import TargetTransform
+from ncai.types import Rows
+
+
+class Scaling:
+    """Shifts and scales of inputs and (transformed) targets."""
+
+    def __init__(
+        self,
+        input_shift,
+        input_scale,
+        target_shift,
+        target_scale,
+        transform: TargetTransform | None = None,
+    ):
+        self.input_shift = np.asarray(input_shift, np.float64)
+        self.input_scale = np.asarray(input_scale, np.float64)
+        self.target_shift = np.asarray(target_shift, np.float64)
+        self.target_scale = np.asarray(target_scale, np.float64)
+        if transform is None:
+            transform = TargetTransform("none", np.ones(len(self.target_shift)))
+        self.transform = transform
+
+    @classmethod
+    def learn(cls, rows: Rows, standardize: bool, transform: str = "none") -> "Scaling":
+        """From the rows, each counted by its weight; constant columns keep scale 1."""
+        inputs = rows.inputs
+        learned = TargetTransform.learn(transform, rows.targets)
+        targets = learned.forward(rows.targets)
+        if not standardize:
+            return cls(
+                np.zeros(inputs.shape[1]),
+                np.ones(inputs.shape[1]),
+                np.zeros(targets.shape[1]),
+                np.ones(targets.shape[1]),
+                learned,
+            )
+        share = rows.weights / rows.weights.sum()
+
+        def moments(columns):
+            mean = share @ columns
+            std = np.sqrt(share @ (columns - mean) ** 2)
+            # A spread at the level of rounding is no spread.
+            constant = std <= 1e-12 * np.maximum(np.abs(mean), 1e-300)
+            return mean, np.where(constant | (std == 0), 1.0, std)
+
+        return cls(*moments(inputs), *moments(targets), learned)
+
+    def inputs(self, inputs) -> np.ndarray:
+        """Inputs in the units of training."""
+        return (inputs - self.input_shift) / self.input_scale
+
+    def apply(self, rows: Rows) -> Rows:
+        """Rows in the units of training."""
+        targets = self.transform.forward(rows.targets)
+        scaled = (targets - self.target_shift) / self.target_scale
+        return Rows(self.inputs(rows.inputs), scaled, rows.weights)
+
+    def log_density_shift(self, rows: Rows) -> float:
+        """What turns an average log density in training's units to one in y's."""
+        share = rows.weights / rows.weights.sum()
+        slopes = self.transform.log_slope(rows.targets).sum(axis=1)
+        return float(share @ slopes - np.log(self.target_scale).sum())

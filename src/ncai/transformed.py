@@ -1,0 +1,283 @@
+"""The predictive distribution of y where the network was trained on t = g(y)."""
+
+import functools
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from numpy.typing import ArrayLike
+
+from ncai import decomposition, mixture, row_statistics
+from ncai.decomposition import Decomposition
+from ncai.latent_nodes import latent_nodes
+from ncai.predictive import PredictiveDistribution, _numbers
+from ncai.row_map import map_mixtures
+from ncai.target_transforms import TargetTransform, inverse, log_inverse_slope
+from ncai.types import WeightDraws
+
+# Gauss-Hermite nodes and weights for averages over the output noise.
+_NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(9)
+_WEIGHTS = _WEIGHTS / _WEIGHTS.sum()
+# A highest-density set is looked for among so many quantiles of a row.
+_GRID_POINTS = 512
+
+
+def predictive_of(transform: TargetTransform, **options) -> PredictiveDistribution:
+    """The predictive distribution of y, whatever it was trained on."""
+    if transform.name == "none":
+        return PredictiveDistribution(**options)
+    return TransformedPredictive(transform=transform, **options)
+
+
+class TransformedPredictive(PredictiveDistribution):
+    """As `PredictiveDistribution`, which it asks about t; answers are about y.
+
+    Densities, cdf and quantiles are exact given the draws, as they are there. Moments
+    average g's inverse over the noise by Gauss-Hermite quadrature. CRPS is that of one
+    evenly spread value of y for each component.
+    """
+
+    def __init__(self, *, transform: TargetTransform, **options):
+        super().__init__(**options)
+        self.transform = transform
+
+    def __getitem__(self, index) -> "TransformedPredictive":
+        """The rows that `index` (number, slice, mask or list of numbers) picks."""
+        rows = np.atleast_1d(np.arange(len(self))[index])
+        part = TransformedPredictive(
+            transform=self.transform,
+            network=self.network,
+            inputs=self.inputs[rows],
+            draws=self.draws,
+            num_latent_draws=self.num_latent_draws,
+            target_shift=self.target_shift,
+            target_scale=self.target_scale,
+            single_output=self.single_output,
+        )
+        part._row_ids = self._row_ids[rows]
+        return part
+
+    # ----- Moments --------------------------------------------------------------------
+
+    @functools.cached_property
+    def _moments(self):
+        aleatoric, epistemic, centre, _ = self._parts(self.draws, self._nodes())
+        return centre, aleatoric + epistemic
+
+    def _parts(self, draws: WeightDraws, nodes: np.ndarray):
+        """Variance parts, mean and E[log dy/dt] of each row."""
+        statistic = _PARTS[self.transform.name]
+        return map_mixtures(
+            statistic, self.network, draws, nodes, self.inputs, (), self._shared()
+        )
+
+    def _shared(self):
+        return tuple(
+            np.asarray(a, np.float32)
+            for a in (self.target_shift, self.target_scale, self.transform.powers)
+        )
+
+    def mean(self) -> np.ndarray:
+        """E[y|x]."""
+        return self._drop(self._moments[0])
+
+    def variance(self) -> np.ndarray:
+        """Var[y|x], noise included."""
+        return self._drop(self._moments[1])
+
+    # ----- Densities ------------------------------------------------------------------
+
+    def log_prob(self, y: ArrayLike) -> np.ndarray:
+        """Log p(y|x), [N]: the joint density of all outputs."""
+        targets = self._targets(y, "y")
+        inside = np.isfinite(self.transform.forward(targets)).all(axis=1)
+        safe = np.where(inside[:, None], targets, self.transform.inverse(0.0))
+        log_density = super().log_prob(self.transform.forward(safe))
+        log_density = log_density + self.transform.log_slope(safe).sum(axis=1)
+        return np.where(inside, log_density, -np.inf)
+
+    def cdf(self, y: ArrayLike) -> np.ndarray:
+        """P(y' <= y) for each output."""
+        return super().cdf(self._transformed(self._targets(y, "y")))
+
+    def prob_above(self, threshold: ArrayLike) -> np.ndarray:
+        """P(y' > threshold) for each output; `threshold` is one number or an array."""
+        targets = self._targets(threshold, "threshold")
+        return super().prob_above(self._transformed(targets))
+
+    def _transformed(self, targets):
+        """g(y), and minus infinity below the values that y can have."""
+        t = self.transform.forward(targets)
+        return np.where(np.isnan(t), -np.inf, t)
+
+    def log_prob_grid(self, values: ArrayLike, output: int = 0) -> np.ndarray:
+        """Log density of one output at the same G values for every row, [N, G]."""
+        values = _numbers("values", values)
+        if values.ndim != 1 or np.isnan(values).any():
+            return super().log_prob_grid(values, output)  # which says what is wrong
+        one = TargetTransform(
+            self.transform.name, self.transform.powers[self._output(output)]
+        )
+        t = one.forward(values)
+        inside = np.isfinite(t)
+        log_density = super().log_prob_grid(np.where(inside, t, 0.0), output)
+        slopes = np.where(inside, one.log_slope(np.where(inside, values, 1.0)), -np.inf)
+        return log_density + slopes
+
+    def crps(self, y: ArrayLike) -> np.ndarray:
+        """Continuous ranked probability score of each output; smaller is better."""
+        targets = self._targets(y, "y").astype(np.float32)
+        nodes = self._nodes()
+        num_draws, num_latent, _ = nodes.shape
+        # An even sequence over noise, in step with no other.
+        noise = latent_nodes(num_latent, num_draws, 1)[..., 0].T
+        found = map_mixtures(
+            _CRPS[self.transform.name],
+            self.network,
+            self.draws,
+            nodes,
+            self.inputs,
+            targets,
+            (noise.astype(np.float32), *self._shared()),
+        )
+        return self._drop(found)
+
+    # ----- Quantiles and intervals ----------------------------------------------------
+
+    def quantile(self, q: ArrayLike) -> np.ndarray:
+        """Values with probability `q` below them; see `PredictiveDistribution`."""
+        found = super().quantile(q)
+        if self.single_output or not np.ndim(q):
+            return self.transform.inverse(found)
+        return np.swapaxes(
+            self.transform.inverse(np.swapaxes(found, 1, 2)), 1, 2
+        )  # its outputs are the last axis
+
+    def _highest_density(self, level: float, output: int | None) -> list[np.ndarray]:
+        if output is None and self.network.output_dim > 1:
+            return super()._highest_density(level, output)  # which says what is wrong
+        output = self._output(0 if output is None else output)
+        ends = super().quantile([5e-5, 1 - 5e-5]).reshape(len(self), -1, 2)[:, output]
+        one = TargetTransform(self.transform.name, self.transform.powers[output])
+        share = np.linspace(0, 1, _GRID_POINTS)
+        # Half of the points even in t, half in y: each is blind where slopes are steep.
+        t = ends[:, :1] + share[::2] * (ends[:, 1:] - ends[:, :1])
+        low, high = one.inverse(ends[:, :1]), one.inverse(ends[:, 1:])
+        points = np.sort(
+            np.concatenate([one.inverse(t), low + share[1::2] * (high - low)], axis=1)
+        )
+        shift, scale = self.target_shift[output], self.target_scale[output]
+        scaled = ((one.forward(points) - shift) / scale).astype(np.float32)
+        log_density = map_mixtures(
+            _log_density_at,
+            self.network,
+            self.draws,
+            self._nodes(),
+            self.inputs,
+            scaled,
+            np.int32(output),
+            values_per_row=_GRID_POINTS,
+        )
+        density = np.exp(log_density + one.log_slope(points) - np.log(scale))
+        return [
+            row_statistics.intervals_above(*row, _threshold(*row, level))
+            for row in zip(points, density, strict=True)
+        ]
+
+    # ----- Samples --------------------------------------------------------------------
+
+    def sample(self, n: int, seed: int | None = None) -> np.ndarray:
+        """Random draws of y, [n, N] or [n, N, L], independent between rows."""
+        return self.transform.inverse(super().sample(n, seed))
+
+    def sample_functions(self, n: int, seed: int | None = None, **options):
+        """Random functions at the rows: g's inverse of those of t.
+
+        With latent="mean" that is a typical y given x and W (g's inverse of the mean of
+        t), which is not its mean.
+        """
+        return self.transform.inverse(super().sample_functions(n, seed, **options))
+
+    # ----- Decomposition --------------------------------------------------------------
+
+    def decompose(self, measure: str = "variance", **options) -> Decomposition:
+        """Split each row's uncertainty; see `PredictiveDistribution.decompose`.
+
+        The epistemic entropy is that of t: information does not depend on units.
+        """
+        num_draws = options.get("num_weight_draws") or len(self.draws.weights)
+        num_latent = options.get("num_latent_draws")
+        of_t = super().decompose(measure, **options)
+        if num_latent is None:
+            num_latent = decomposition.default_latent_draws(
+                self.network.latent_dim, self.num_latent_draws
+            )
+        draws = WeightDraws(*(leaf[:num_draws] for leaf in self.draws))
+        nodes = latent_nodes(
+            len(draws.weights), int(num_latent), self.network.latent_dim
+        )
+        aleatoric, epistemic, _, log_slope = self._parts(draws, nodes)
+        if measure == "entropy":
+            shift = log_slope.sum(axis=1)
+            return Decomposition(
+                of_t.total + shift, of_t.aleatoric + shift, of_t.epistemic
+            )
+        aleatoric, epistemic = self._drop(aleatoric), self._drop(epistemic)
+        return Decomposition(aleatoric + epistemic, aleatoric, epistemic)
+
+
+# ----- One row, compiled --------------------------------------------------------------
+
+
+def _row_parts(name, means, noise_std, row, shared):
+    """E_W Var[y|W], Var_W E[y|W], E[y] and E[log dy/dt] of each output."""
+    del row
+    shift, scale, powers = shared
+    nodes, weights = (jnp.asarray(a, means.dtype) for a in (_NODES, _WEIGHTS))
+    power = powers[:, None]
+    noisy = means[..., None] + noise_std[:, None, :, None] * nodes
+    t = shift[:, None] + scale[:, None] * noisy  # [S, M, L, Q]
+    y = inverse(name, t, power)
+    given_weights = (y @ weights).mean(1)
+    within = (jnp.square(y - given_weights[:, None, :, None]) @ weights).mean(1)
+    centre = given_weights.mean(0)
+    between = jnp.square(given_weights - centre).mean(0)
+    slope = (log_inverse_slope(name, t, power) @ weights).mean((0, 1))
+    return within.mean(0), between, centre, slope
+
+
+def _row_crps(name, means, noise_std, targets, shared):
+    """CRPS of an even sample of y."""
+    noise, shift, scale, powers = shared
+    t = shift + scale * (means + noise_std[:, None, :] * noise[..., None])
+    y = jnp.sort(inverse(name, t, powers).reshape(-1, means.shape[-1]), axis=0)
+    num = y.shape[0]
+    rank = (2 * jnp.arange(1, num + 1) - num - 1).astype(y.dtype)
+    # Centred, so that the two large sums do not cancel.
+    centre = y[num // 2]
+    spread = (rank[:, None] * (y - centre)).sum(0) / (num * float(num))
+    return jnp.abs(y - targets).mean(0) - spread
+
+
+def _log_density_at(means, noise_std, points, output):
+    means, noise_std = means[..., output, None], noise_std[:, output, None]
+    log_density = partial(mixture.joint_log_density, means, noise_std)
+    return jax.lax.map(log_density, points[:, None])
+
+
+def _named(function, name):
+    """A function of its own for each transform, as a static argument must be."""
+    return functools.wraps(function)(partial(function, name))
+
+
+_PARTS = {name: _named(_row_parts, name) for name in ("log", "yeo_johnson")}
+_CRPS = {name: _named(_row_crps, name) for name in ("log", "yeo_johnson")}
+
+
+def _threshold(points, density, level) -> float:
+    """The height above which the density holds `level`."""
+    mass = density * np.gradient(points)
+    order = np.argsort(-density)
+    filled = np.cumsum(mass[order]) / mass.sum()
+    return float(density[order[min(np.searchsorted(filled, level), len(order) - 1)]])

@@ -1,0 +1,169 @@
+"""Predictions of y where the network was trained on a transform of it."""
+
+import numpy as np
+import pytest
+from scipy import stats
+
+from ncai import BNNLVRegressor
+from ncai.networks import MLP, FlatNetwork
+from ncai.target_transforms import TargetTransform, inverse, log_inverse_slope
+from ncai.transformed import predictive_of
+from ncai.types import WeightDraws
+
+NOISE, SHIFT, SCALE = 0.3, 0.4, 0.5
+
+
+def linear_predictive(transform, num_draws=1, inputs=((-1.0,), (0.0,), (2.0,))):
+    """t = shift + scale (x + noise): y is then known in closed form."""
+    network = FlatNetwork(MLP(()), 1, 0, 1)
+    weights = np.tile(network.flatten([_linear()]), (num_draws, 1))
+    draws = WeightDraws(
+        np.asarray(weights, np.float32),
+        np.full((num_draws, 1), NOISE, np.float32),
+        np.ones(num_draws, np.float32),
+    )
+    return predictive_of(
+        transform,
+        network=network,
+        inputs=np.asarray(inputs),
+        draws=draws,
+        num_latent_draws=1,
+        target_shift=[SHIFT],
+        target_scale=[SCALE],
+        single_output=True,
+    )
+
+
+def _linear():
+    return {
+        "bias": np.zeros(1, np.float32),
+        "input": np.ones((1, 1), np.float32),
+        "latent": np.zeros((0, 1), np.float32),
+    }
+
+
+def lognormal():
+    centre = SHIFT + SCALE * np.array([-1.0, 0.0, 2.0])
+    return stats.lognorm(s=SCALE * NOISE, scale=np.exp(centre))
+
+
+@pytest.fixture
+def log_predictive():
+    return linear_predictive(TargetTransform("log", np.ones(1)))
+
+
+def test_a_log_transform_gives_the_lognormal_distribution(log_predictive):
+    truth = lognormal()
+    y = np.array([0.9, 1.4, 4.0])
+    np.testing.assert_allclose(log_predictive.log_prob(y), truth.logpdf(y), atol=1e-4)
+    np.testing.assert_allclose(log_predictive.cdf(y), truth.cdf(y), atol=1e-5)
+    np.testing.assert_allclose(log_predictive.prob_above(y), truth.sf(y), atol=1e-5)
+    np.testing.assert_allclose(log_predictive.mean(), truth.mean(), rtol=1e-4)
+    np.testing.assert_allclose(log_predictive.std(), truth.std(), rtol=1e-3)
+    levels = np.array([0.05, 0.5, 0.975])
+    np.testing.assert_allclose(
+        log_predictive.quantile(levels),
+        truth.ppf(levels[:, None]).T,
+        rtol=1e-4,
+    )
+    np.testing.assert_allclose(
+        log_predictive.log_prob_grid([0.5, 2.0]),
+        np.stack([truth.logpdf(0.5), truth.logpdf(2.0)], axis=1),
+        atol=1e-4,
+    )
+
+
+def test_values_that_y_cannot_have_have_no_density(log_predictive):
+    assert np.all(log_predictive.log_prob(np.array([-1.0, 0.0, -3.0])) == -np.inf)
+    np.testing.assert_array_equal(log_predictive.cdf(-1.0), 0.0)
+    np.testing.assert_array_equal(log_predictive.prob_above(-1.0), 1.0)
+    assert np.isneginf(log_predictive.log_prob_grid([-1.0])).all()
+
+
+def test_crps_is_that_of_the_lognormal():
+    predictive = linear_predictive(
+        TargetTransform("log", np.ones(1)), num_draws=4096, inputs=((0.0,),)
+    )
+    truth = stats.lognorm(s=SCALE * NOISE, scale=np.exp(SHIFT))
+    for y in (1.0, 1.5, 3.0):
+        grid = np.linspace(0.3, 6, 200_001)
+        step = (grid >= y).astype(float)
+        exact = np.trapezoid((truth.cdf(grid) - step) ** 2, grid)
+        assert predictive.crps(y)[0] == pytest.approx(exact, rel=2e-3)
+
+
+def test_a_highest_density_set_holds_its_level_and_is_shorter(log_predictive):
+    truth = lognormal()
+    lower, upper = log_predictive.interval(0.9)
+    for row, found in enumerate(log_predictive.interval(0.9, "highest_density")):
+        assert len(found) == 1
+        (low, high), shape = (
+            found[0],
+            truth.args,
+        )
+        one = stats.lognorm(
+            s=SCALE * NOISE, scale=np.exp(SHIFT + SCALE * [-1, 0, 2][row])
+        )
+        assert one.cdf(high) - one.cdf(low) == pytest.approx(0.9, abs=0.01)
+        assert high - low < upper[row] - lower[row]
+
+
+def test_variance_parts_add_up_and_entropy_moves_with_the_slope(log_predictive):
+    parts = log_predictive.decompose("variance")
+    np.testing.assert_allclose(parts.total, log_predictive.variance(), rtol=1e-5)
+    np.testing.assert_allclose(parts.epistemic, 0, atol=1e-6)
+    entropy = log_predictive.decompose("entropy")
+    np.testing.assert_allclose(entropy.total, lognormal().entropy(), atol=2e-3)
+
+
+def test_samples_and_rows_keep_the_units(log_predictive):
+    samples = log_predictive.sample(4000, seed=1)
+    np.testing.assert_allclose(np.median(samples, 0), lognormal().median(), rtol=0.02)
+    np.testing.assert_array_equal(log_predictive[1].mean(), log_predictive.mean()[1:2])
+
+
+@pytest.mark.parametrize("power", [-0.5, 0.0, 0.7, 1.0, 2.0, 2.6])
+def test_yeo_johnson_agrees_with_scipy_and_inverts(power):
+    y = np.array([-3.0, -0.2, 0.0, 0.4, 5.0])
+    transform = TargetTransform("yeo_johnson", np.array([power]))
+    t = transform.forward(y)
+    np.testing.assert_allclose(t, stats.yeojohnson(y, power), rtol=1e-10)
+    np.testing.assert_allclose(transform.inverse(t), y, rtol=1e-6, atol=1e-9)
+    step = 1e-6
+    slope = (transform.forward(y + step) - transform.forward(y - step)) / (2 * step)
+    np.testing.assert_allclose(transform.log_slope(y), np.log(slope), atol=1e-5)
+    np.testing.assert_allclose(
+        log_inverse_slope("yeo_johnson", t, power, np), -np.log(slope), atol=1e-5
+    )
+
+
+def test_beyond_the_reach_of_yeo_johnson_values_are_finite():
+    assert np.isfinite(inverse("yeo_johnson", np.array([50.0]), -0.5, np)).all()
+
+
+def test_log_refuses_what_is_not_positive():
+    with pytest.raises(ValueError, match="positive y; its smallest value is -1"):
+        TargetTransform.learn("log", np.array([[1.0], [-1.0]]))
+
+
+def test_auto_chooses_log_where_it_is_right_and_saves_it(tmp_path):
+    rng = np.random.default_rng(0)
+    x = rng.uniform(-2, 2, size=(120, 1))
+    y = np.exp(2 * x[:, 0] + 0.3 * rng.normal(size=120))
+    model = BNNLVRegressor(
+        inference="marginal",
+        target_transform="auto",
+        hidden=(5,),
+        max_steps=300,
+        n_restarts=2,
+        validation_fraction=0.3,
+        random_state=0,
+    ).fit(x, y)
+    assert model.settings_["target_transform"] == "log"
+    model.save(tmp_path / "model.ncai")
+    again = BNNLVRegressor.load(tmp_path / "model.ncai")
+    np.testing.assert_array_equal(
+        again.predict_dist(x[:5]).log_prob(y[:5]),
+        model.predict_dist(x[:5]).log_prob(y[:5]),
+    )
+    assert (again.predict_interval(x[:5]) > 0).all()
