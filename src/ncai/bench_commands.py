@@ -9,9 +9,13 @@ import typer
 def add_bench(app: typer.Typer, guard, example) -> None:
     """Add the commands to the main app, with its way of telling errors."""
     bench = typer.Typer(
-        help="Measure speed beside peers, in one run on this machine.",
+        help="Measure speed and quality beside peers; speed without a command.",
         rich_markup_mode=None,
-        epilog=example("ncai bench", "ncai bench --full --out bench.json"),
+        epilog=example(
+            "ncai bench",
+            "ncai bench --full --out bench.json",
+            "ncai bench quality --table",
+        ),
     )
 
     @bench.callback(invoke_without_command=True)
@@ -39,5 +43,50 @@ def add_bench(app: typer.Typer, guard, example) -> None:
             from ncai.bench.run import run_bench
 
             run_bench(full, out, typer.echo, tuple(only or ()))
+
+    @bench.command(
+        epilog=example(
+            "ncai bench quality --methods default --sets yacht,energy --splits 5",
+            "ncai bench quality --methods peers --sets real --jobs 2",
+            "ncai bench quality --table",
+        )
+    )
+    @guard
+    def quality(
+        sets: Annotated[
+            str,
+            typer.Option(
+                help="Sets, with commas: names, or all, real, dequantised, synthetic."
+            ),
+        ] = "all",
+        methods: Annotated[
+            str,
+            typer.Option(help="Methods, with commas: names, or all, ours, peers."),
+        ] = "all",
+        splits: Annotated[
+            int, typer.Option(min=1, max=20, help="The first so many of 20 splits.")
+        ] = 20,
+        jobs: Annotated[int, typer.Option(min=1, help="Fits side by side.")] = 1,
+        again: Annotated[
+            bool, typer.Option("--again", help="Forget results that are there.")
+        ] = False,
+        table: Annotated[
+            bool, typer.Option("--table", help="Only the table of what is there.")
+        ] = False,
+        judged: Annotated[
+            str, typer.Option(help="The method that targets are checked for.")
+        ] = "default",
+        out: Annotated[
+            Path, typer.Option(help="Folder of results; the table is beside it.")
+        ] = Path("results/bench/quality"),
+    ) -> None:
+        """Score densities on 20 splits beside peers; the same command goes on."""
+        from ncai.bench.quality.command import bench_quality
+
+        raise typer.Exit(
+            bench_quality(
+                sets, methods, splits, jobs, again, table, judged, out, typer.echo
+            )
+        )
 
     app.add_typer(bench, name="bench")

@@ -1,0 +1,1 @@
+"""Quality beside peers: `ncai bench quality`; `docs/quality.md` tells more."""
