@@ -110,7 +110,9 @@ def test_gradients_are_those_of_the_expected_bound(num_samples):
         2 * step
     )
     error = np.sqrt((gradients.var() + slopes.var()) / len(keys))
-    assert gradients.mean() == pytest.approx(slopes.mean(), abs=4 * error + 2e-3)
+    assert float(gradients.mean()) == pytest.approx(
+        float(slopes.mean()), abs=4 * float(error) + 2e-3
+    )
 
 
 def test_three_latents_can_be_fitted_and_predict():

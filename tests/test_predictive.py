@@ -7,6 +7,7 @@ from functools import cache
 from pathlib import Path
 
 import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -14,6 +15,7 @@ from hypothesis import strategies as st
 from scipy import stats
 from scipy.special import logsumexp
 
+from ncai import metrics, mixture
 from ncai.decomposition import sorted_neighbour_entropy
 from ncai.latent_nodes import latent_nodes
 from ncai.networks import MLP, FlatNetwork
@@ -606,3 +608,17 @@ def test_repr_and_length():
     assert repr(predictive) == (
         "PredictiveDistribution(rows=20, outputs=1, weight_draws=16, latent_draws=32)"
     )
+
+
+@pytest.mark.parametrize("degrees", [1.2, 2.0, 30.0])
+def test_crps_is_right_where_tails_are_heavy(degrees):
+    rng = np.random.default_rng(0)
+    means = rng.standard_t(degrees, size=(64, 32)).astype(np.float32)
+    noise = np.full((64, 1), 0.1, np.float32)
+    found = float(
+        mixture.crps(jnp.asarray(means), jnp.asarray(noise), jnp.float32(0.3))
+    )
+    expected = metrics.crps_gaussian_mixture(
+        means.reshape(1, -1).astype(float), 0.1, None, [0.3]
+    )
+    assert float(found) == pytest.approx(float(expected), rel=2e-3)

@@ -82,7 +82,7 @@ def test_values_that_y_cannot_have_have_no_density(log_predictive):
 
 def test_crps_is_that_of_the_lognormal():
     predictive = linear_predictive(
-        TargetTransform("log", np.ones(1)), num_draws=4096, inputs=((0.0,),)
+        TargetTransform("log", np.ones(1)), num_draws=1, inputs=((0.0,),)
     )
     truth = stats.lognorm(s=SCALE * NOISE, scale=np.exp(SHIFT))
     for y in (1.0, 1.5, 3.0):

@@ -128,18 +128,14 @@ class TransformedPredictive(PredictiveDistribution):
     def crps(self, y: ArrayLike) -> np.ndarray:
         """Continuous ranked probability score of each output; smaller is better."""
         targets = self._targets(y, "y").astype(np.float32)
-        nodes = self._nodes()
-        num_draws, num_latent, _ = nodes.shape
-        # An even sequence over noise, in step with no other.
-        noise = latent_nodes(num_latent, num_draws, 1)[..., 0].T
         found = map_mixtures(
             _CRPS[self.transform.name],
             self.network,
             self.draws,
-            nodes,
+            self._nodes(),
             self.inputs,
             targets,
-            (noise.astype(np.float32), *self._shared()),
+            self._shared(),
         )
         return self._drop(found)
 
@@ -249,15 +245,12 @@ def _row_parts(name, means, noise_std, row, shared):
 
 def _row_crps(name, means, noise_std, targets, shared):
     """CRPS of an even sample of y."""
-    noise, shift, scale, powers = shared
-    t = shift + scale * (means + noise_std[:, None, :] * noise[..., None])
-    y = jnp.sort(inverse(name, t, powers).reshape(-1, means.shape[-1]), axis=0)
-    num = y.shape[0]
-    rank = (2 * jnp.arange(1, num + 1) - num - 1).astype(y.dtype)
-    # Centred, so that the two large sums do not cancel.
-    centre = y[num // 2]
-    spread = (rank[:, None] * (y - centre)).sum(0) / (num * float(num))
-    return jnp.abs(y - targets).mean(0) - spread
+    shift, scale, powers = shared
+    noise = mixture.even_noise(means.shape, means.dtype)
+    t = shift + scale * (means + noise_std[:, None, :] * noise)
+    sample = inverse(name, t, powers).reshape(-1, means.shape[-1])
+    spread = jax.vmap(mixture.half_mean_difference, 1)(sample)
+    return jnp.abs(sample - targets).mean(0) - spread
 
 
 def _log_density_at(means, noise_std, points, output):
