@@ -1,0 +1,69 @@
+"""The latent variable against an input."""
+
+import numpy as np
+from matplotlib.axes import Axes
+from numpy.typing import ArrayLike
+
+from ncai.conditional import feature_names
+from ncai.plot.style import COLOURS, axes, limits, one_column, plain
+
+
+def latent(
+    model,
+    ax: Axes | None = None,
+    *,
+    colour: str = COLOURS["NCAI"],
+    feature: int | str = 0,
+    dimension: int = 0,
+) -> Axes:
+    """Inferred means of z against an input, for the training rows of a fitted model.
+
+    If the model keeps its assumptions, this looks like noise: no pattern along x, and
+    about 95% of the points between the lines at two standard deviations of the prior.
+
+    Args:
+        model: a fitted `BNNLVRegressor` that still has its training rows.
+        ax: where to draw; a new figure if not given.
+        colour: of the points.
+        feature: name or number of the input on the horizontal axis.
+        dimension: number of the latent dimension on the vertical axis.
+    """
+    if getattr(model, "latent_posterior_", None) is None:
+        raise ValueError(
+            "there are no latents to show: the model has none (latent_dim=0), or was "
+            "saved without its training rows."
+        )
+    scaling = model.scaling_
+    inputs = scaling.input_shift + scaling.input_scale * model.training_rows_.inputs
+    names = feature_names(model, inputs.shape[1])
+    if isinstance(feature, str) and feature not in names:
+        raise ValueError(f"feature={feature!r} must be one of {names}.")
+    number = names.index(feature) if isinstance(feature, str) else feature
+    ax = latent_values(
+        inputs[:, number],
+        model.latent_posterior_.mean[:, dimension],
+        model.posterior_.latent_prior_std(),
+        ax,
+        colour=colour,
+    )
+    ax.set_xlabel(names[number])
+    return ax
+
+
+def latent_values(
+    x: ArrayLike,
+    z: ArrayLike,
+    prior_std: float,
+    ax: Axes | None = None,
+    *,
+    colour: str = COLOURS["NCAI"],
+) -> Axes:
+    """Values of z against x, with lines at two standard deviations of the prior."""
+    x, z = one_column(x, "x"), one_column(z, "z")
+    ax = axes(ax)
+    ax.plot(x, z, ".", color=colour, markersize=4, alpha=0.6, markeredgewidth=0)
+    for side in (-2, 2):
+        ax.axhline(side * prior_std, color="black", linewidth=0.9, linestyle="--")
+    reach = 1.1 * max(2 * prior_std, np.abs(z).max())
+    ax.set(xlim=limits(x), ylim=(-reach, reach), xlabel="x", ylabel="z")
+    return plain(ax)

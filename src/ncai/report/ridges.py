@@ -1,0 +1,66 @@
+"""The conditional density at chosen rows, one above the other."""
+
+import numpy as np
+from markupsafe import Markup
+
+from ncai.conditional import row_densities
+from ncai.report.axes import Axis, axis_for
+from ncai.report.inputs import Subject
+from ncai.report.svg import Chart, number, shorten
+from ncai.report.words import nice
+
+_RIDGES = 8
+_POINTS = 192
+
+
+def ridgelines(subject: Subject) -> Markup:
+    """The conditional density at rows from low to high, each with its own target."""
+    by = (
+        subject.train[subject.shown, 0]
+        if subject.one_input
+        else np.asarray(subject.shown_predictive.mean()).reshape(-1)
+    )
+    # Equal inputs have equal densities: one of them is enough.
+    order = np.unique(by, return_index=True)[1]
+    picked = order[np.linspace(0, len(order) - 1, min(_RIDGES, len(order))).astype(int)]
+    predictive = subject.shown_predictive[picked]
+    ends = np.asarray(predictive.quantile([0.002, 0.998])).reshape(len(picked), 2)
+    y = subject.target[subject.shown[picked]]
+    # A far tail must not squeeze what matters into a corner.
+    room = 0.3 * np.ptp(subject.target) or np.inf
+    low, high = subject.target.min() - room, subject.target.max() + room
+    shown = np.append(np.clip(ends, low, high), y)
+    axis = axis_for(shown, subject.y_label, 0.02)
+    grid = np.linspace(axis.low, axis.high, _POINTS)
+    density = row_densities(predictive, np.tile(grid, (len(picked), 1)))
+    heights = density / np.maximum(density.max(axis=1, keepdims=True), 1e-300)
+    labels = [_ridge_label(subject, int(place)) for place in picked]
+    chart = Chart(
+        axis,
+        Axis(
+            -0.2,
+            len(picked) + 0.35,
+            "",
+            [(float(i), shorten(t, 26)) for i, t in enumerate(labels)],
+        ),
+        760,
+        70 + 44 * len(picked),
+        title="Conditional densities at chosen rows",
+        kind="ridges",
+    )
+    for place in reversed(range(len(picked))):
+        top = place + 1.25 * heights[place]
+        chart.band(grid, np.full(len(grid), place), top, "ridge", subject.main.key)
+        chart.line(grid, top, "line thin", subject.main.key)
+        x, base = float(chart.x(y[place])), float(chart.y(place))
+        mark = f"M{number(x)} {number(base)}V{number(base - 13)}"
+        chart.add(f'<path class="target" d="{mark}"/>')
+    return chart.render()
+
+
+def _ridge_label(subject: Subject, place: int) -> str:
+    position = int(subject.shown[place])
+    if subject.one_input:
+        name = shorten(subject.names[0], 12)
+        return f"{name} = {nice(float(subject.train[position, 0]), 2)}"
+    return subject.row_name(position)

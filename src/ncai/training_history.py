@@ -1,0 +1,87 @@
+"""What was recorded while a model was trained, made ready to be shown."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+NAMES = {
+    "value": "objective",
+    "elbo": "ELBO",
+    "expected_log_likelihood": "expected log-likelihood",
+    "kl_weights": "KL of W",
+    "kl_latents": "KL of z",
+    "kl_noise": "KL of the noise",
+    "hz": "HZ of z",
+    "pc_inputs": "PC of z and x",
+    "pc_targets": "PC of z and y",
+    "mean_squared_error": "mean squared error",
+    "log_hyperprior": "log hyperprior",
+    "offdiagonal": "off-diagonal covariance of z",
+    "penalty": "penalty",
+    "log_joint": "log joint",
+}
+
+
+def history_of(model_or_history) -> tuple[Mapping[str, Any], int | None]:
+    """The history, and the number of the restart that predicts if it is one."""
+    if isinstance(model_or_history, Mapping):
+        history, chosen = model_or_history, None
+    else:
+        history = getattr(model_or_history, "history_", None)
+        chosen = chosen_restart(model_or_history)
+    if history is None or not len(history.get("step", ())):
+        raise ValueError(
+            "there is no history of training: the model was read from a file, or was "
+            "not trained step by step."
+        )
+    return history, chosen
+
+
+def chosen_restart(model) -> int | None:
+    """The restart that predicts; None where several do, or chains of a sampler."""
+    scores = np.asarray(model.restart_scores_)
+    if len(model.posterior_.shares) > 1 or model.score_name_ == "none":
+        return None
+    return int(np.argmax(scores))
+
+
+def terms_of(history: Mapping[str, Any]) -> list[str]:
+    """Names of what was recorded, the objective first."""
+    recorded = [name for name in history if name not in ("step", "stage")]
+    order = {name: place for place, name in enumerate(NAMES)}
+    return sorted(recorded, key=lambda name: order.get(name, len(order)))
+
+
+def term_values(history: Mapping[str, Any], term: str) -> np.ndarray:
+    """Averages of a term over chunks of steps, [chunks, restarts]; NaN where not used.
+
+    The objective of a warm start is the squared error and shown under that name: it is
+    not on the scale of what comes after it.
+    """
+    known = terms_of(history)
+    if term not in known:
+        raise ValueError(f"term={term!r} must be one of {known}.")
+    values = np.array(history[term], float)
+    if term == "value" and "mean_squared_error" in history:
+        values[np.isfinite(np.asarray(history["mean_squared_error"], float))] = np.nan
+    return values
+
+
+def stage_starts(history: Mapping[str, Any]) -> np.ndarray:
+    """Steps at which a new stage of training began, but for the first."""
+    stages = np.asarray(history["stage"]).astype(str)
+    steps = np.asarray(history["step"])
+    return steps[:-1][stages[1:] != stages[:-1]]
+
+
+def settled_limits(values: np.ndarray) -> tuple[float, float]:
+    """Ends of an axis for what comes after the first tenth, which is off the scale."""
+    used = values[np.isfinite(values).any(axis=1)]
+    settled = used[len(used) // 10 :]
+    settled = settled[np.isfinite(settled)]
+    if not settled.size:
+        return 0.0, 1.0
+    low, high = np.quantile(settled, [0.0, 0.98])
+    room = 0.08 * (high - low) or 0.5 * max(abs(high), 1e-9)
+    return float(low - room), float(high + room)
