@@ -8,27 +8,12 @@ import sys
 import numpy as np
 import pandas as pd
 import pytest
-from typer.testing import CliRunner
 
-from ncai import __version__, cli, table_commands, table_io
+from command_line import QUICK, refused, run
+from ncai import __version__, table_fit, table_options, table_output
 from ncai.optimise import FitFailedError
 
-COMMANDS = ("demo", "fit", "predict")
-
-
-def run(*arguments):
-    return CliRunner().invoke(cli.app, [str(one) for one in arguments])
-
-
-def refused(result, *words):
-    """Exit code 2, and one sentence with these words; nothing on standard output."""
-    assert result.exit_code == 2
-    assert result.stdout == ""
-    assert result.stderr.startswith("Error: ")
-    assert result.stderr.count("\n") == 1
-    for word in words:
-        assert word in result.stderr
-    return True
+COMMANDS = ("demo", "fit", "predict", "evaluate", "diagnose", "inspect", "compare")
 
 
 @pytest.fixture(scope="module")
@@ -48,15 +33,11 @@ def data(table, tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def trained(data):
-    """Folder with data.csv and the model fitted to it, and what `fit` printed.
-
-    By settings that compile one stage of training; the demo runs all those of ncai.
-    """
+    """Folder with data.csv and the model fitted to it, and what `fit` printed."""
     folder = data.parent
     result = run(
         *("fit", folder / "data.csv", "--target", "y", "--drop", "id"),
-        *("--out", folder / "m.ncai", "--max-steps", 100, "--restarts", 2),
-        *("--inference", "mfvi", "--preset", "paper"),
+        *("--out", folder / "m.ncai", *QUICK),
     )
     assert result.exit_code == 0, result.stderr
     return folder, result
@@ -81,6 +62,16 @@ def test_version():
     assert (result.exit_code, result.stdout) == (0, f"ncai {__version__}\n")
 
 
+@pytest.mark.parametrize(
+    ("words", "place", "wanted"),
+    [("ncai ins", 1, "inspect"), ("ncai fit --tar", 2, "--target")],
+)
+def test_the_shell_completes(words, place, wanted):
+    asked = {"COMP_WORDS": words, "COMP_CWORD": str(place)}
+    result = run(env={"_NCAI_COMPLETE": "complete_bash", **asked}, prog_name="ncai")
+    assert result.stdout.split() == [wanted]
+
+
 def test_import_and_help_load_nothing_heavy():
     program = (
         "import sys, ncai\n"
@@ -100,7 +91,11 @@ def test_import_and_help_load_nothing_heavy():
 def test_fit_tells_what_it_did(trained):
     folder, result = trained
     assert (folder / "m.ncai").is_file()
-    for text in ("2 (a, b)", "54 rows", "log-likelihood", "step limit", "Latent"):
+    for text in (
+        *("2 inputs", "a number, used as it is", "45 rows trained on"),
+        *("5 to choose", "10 kept apart", "step limit", "Latent", "Verdict"),
+        *("Linear, constant noise", "Network, constant noise", "Marginal density"),
+    ):
         assert text in result.stdout
     assert f"Model: {folder / 'm.ncai'}" in result.stdout
     assert result.stderr == ""
@@ -145,23 +140,26 @@ def test_predict_adds_what_is_asked_for(trained, tmp_path):
 # ----- Refusals -----------------------------------------------------------------------
 
 BAD_TABLES = {
-    "text.csv": ("a,y\n1,2\nred,3\n3,4\n", ["'a'", "'red'", "row 2", "numbers"]),
+    "text.csv": ("a,y\n1,2\n2,red\n3,4\n", ["'y'", "'red'", "row 2", "numbers"]),
     "gap.csv": (
-        "a,y\n1,2\n,3\n3,4\n",
-        ["'a'", "1 missing value, in row 2", "or leave the column out (--drop)."],
+        "a,y\n1,2\n2,\n3,4\n",
+        ["'y'", "1 missing value, in row 2", "fill it in or remove it."],
     ),
     "gap_y.csv": (
         "a,y\n1,2\n2,\n3,NA\n",
         ["'y'", "2 missing values", "row 2", "fill them in or remove those rows."],
     ),
-    "yes.csv": ("a,y\nTrue,2\nFalse,3\nTrue,4\n", ["'a'", "'True'"]),
+    "yes.csv": ("a,y\n2,True\n3,False\n4,True\n", ["'y'", "'True'"]),
     "inf.csv": ("a,y\n1,2\ninf,3\n3,4\n", ["'a'", "'inf'", "row 2"]),
+    "inf_y.csv": ("a,y\n1,2\n3,inf\n3,4\n", ["'y'", "'inf'", "row 2"]),
+    "flat.csv": ("a,y\n1,2\n1,3\n1,4\n", ["no column is left", "constant"]),
+    "names.parquet": ("a,y\n1,2\n", ["cannot be read as Parquet"]),
     "other.csv": ("a,b\n1,2\n2,3\n", ["no column 'y'", "'a', 'b'"]),
     "semicolon.csv": ("a;y\n1;2\n2;3\n", ["separated by ';'"]),
     "double.csv": ("a,a,y\n1,2,3\n1,2,3\n", ["two columns named 'a'"]),
     "nameless.csv": ("a,,y\n1,2,3\n1,2,3\n", ["no name for column 2"]),
     "long.csv": ("a,y\n1,2,3\n1,2,3\n", ["more values"]),
-    "ragged.csv": ("a,y\n1,2\n1,2,3\n", ["line 3 of", "has 3 values", "have 2"]),
+    "ragged.csv": ("a,y\n1,2\n1,2,3\n", ["line 3 of", "more values"]),
     "binary.csv": ("a,y\n\0\1\2\n", ["not a text file"]),
     "latin.csv": (b"a,y\n1,\xe9\n", ["not a text file"]),
     "quote.csv": ('a,y\n1,"2\n', ["cannot be read as a table: EOF"]),
@@ -233,7 +231,7 @@ def test_fit_refuses_a_place_it_cannot_write(data, tmp_path, monkeypatch):
 
     # Told before the table is read, in words about the place that was asked for.
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(table_commands.Path, "touch", forbid)
+    monkeypatch.setattr(table_options.Path, "touch", forbid)
     result = run("fit", "none.csv", "--target", "y", "--out", "m.ncai")
     sentence = f"cannot write m.ncai: the folder {tmp_path} is not yours to change."
     assert refused(result, sentence)
@@ -244,7 +242,7 @@ def test_predict_refuses_what_it_cannot_use(trained, table, tmp_path):
     model, data = folder / "m.ncai", folder / "data.csv"
     (tmp_path / "broken.ncai").write_bytes(model.read_bytes()[:500])
     table[["a", "y"]].to_csv(tmp_path / "foreign.csv", index=False)
-    (tmp_path / "gap.csv").write_text("a,b\n1,2\n,3\n")
+    (tmp_path / "text.csv").write_text("a,b\n1,2\nred,3\n")
     out = ["--out", tmp_path / "p.csv"]
     before = sorted(tmp_path.iterdir())
     assert refused(run("predict", tmp_path / "broken.ncai", data, *out), "broken.ncai")
@@ -255,8 +253,8 @@ def test_predict_refuses_what_it_cannot_use(trained, table, tmp_path):
     assert refused(run("predict", model, tmp_path / "no.csv", *out), "no file")
     foreign = run("predict", model, tmp_path / "foreign.csv", *out)
     assert refused(foreign, "no column 'b'")
-    gap = run("predict", model, tmp_path / "gap.csv", *out)
-    assert refused(gap, "1 missing value, in row 2; fill it in or remove that row.")
+    text = run("predict", model, tmp_path / "text.csv", *out)
+    assert refused(text, "'red' in row 2", "finite numbers only")
     assert refused(run("predict", model, data, *out, "--level", "95"), "--level")
     assert refused(run("predict", model, data, *out, "--quantiles", "5"), "0.05")
     assert sorted(tmp_path.iterdir()) == before
@@ -288,9 +286,9 @@ def test_a_fit_that_ends_early_leaves_nothing(
     def stop(*_):
         raise error
 
-    monkeypatch.setattr(table_commands, "fit_table", stop)
+    monkeypatch.setattr(table_fit, "fit_model", stop)
     out = ["--out", tmp_path / "m.ncai"]
-    result = run("fit", data, "--target", "y", *out)
+    result = run("fit", data, "--target", "y", *out, "--drop", "id", "--quiet")
     assert result.exit_code == code
     assert result.stderr == words
     assert not list(tmp_path.iterdir())
@@ -302,7 +300,7 @@ def test_a_write_that_fails_leaves_nothing(tmp_path, monkeypatch):
 
     monkeypatch.setattr(pd.DataFrame, "to_csv", stop)
     with pytest.raises(KeyboardInterrupt):
-        table_io.write_table(pd.DataFrame({"a": [1]}), tmp_path / "p.csv")
+        table_output.write_table(pd.DataFrame({"a": [1]}), tmp_path / "p.csv")
     assert not list(tmp_path.iterdir())
 
 
@@ -332,7 +330,8 @@ def test_quick_demo_prints_a_table_and_draws(tmp_path):
         assert text in result.stdout
     assert "3 of 3" in result.stderr
     picture = tmp_path / "new" / "folder" / "demo.png"
-    assert [path.name for path in picture.parent.iterdir()] == ["demo.png"]
+    written = sorted(path.name for path in picture.parent.iterdir())
+    assert written == ["demo.png", "report.html"]
     assert picture.read_bytes().startswith(b"\x89PNG")
 
 
@@ -340,4 +339,4 @@ def test_quick_demo_prints_a_table_and_draws(tmp_path):
     ("text", "seconds"), [(None, None), ("90", 90), ("60s", 60), ("1.5m", 90)]
 )
 def test_durations(text, seconds):
-    assert table_commands.parse_duration(text) == seconds
+    assert table_options.parse_duration(text) == seconds

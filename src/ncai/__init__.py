@@ -19,6 +19,8 @@ _HOMES = {
     "MLP": "networks",
     "Network": "networks",
     "Penalties": "objectives.penalties",
+    "TablePreparer": "table_preparer",
+    "acquisition": "active",
     "make_dataset": "datasets",
     "load_dataset": "datasets",
     "DatasetError": "datasets",

@@ -21,6 +21,7 @@ from ncai.latent_inference import (
     infer_latents,
     reconstruction_error,
 )
+from ncai.memory import fit_bytes, prediction_bytes, warn_if_large
 from ncai.networks import MLP, FlatNetwork, Network
 from ncai.predictive import PredictiveDistribution
 from ncai.progress import progress_bar
@@ -47,6 +48,8 @@ class BNNLVRegressor(RegressorMixin, BaseEstimator):
         preset: "default", or "paper" for the settings of the paper.
         hidden: nodes in each hidden layer.
         activation: of the hidden layers, by name.
+        latent_layer: the hidden layer that z enters: "first", beside X, or "last",
+            which makes "marginal" with several layers far quicker.
         network: a network of your own (see `ncai.Network`) in place of the MLP.
         n_restarts: random starts, trained side by side.
         max_steps: limit on the steps of the main training (`stop_reasons_` tells what
@@ -144,6 +147,7 @@ class BNNLVRegressor(RegressorMixin, BaseEstimator):
         hidden=(50,),
         *,
         activation="leaky_relu",
+        latent_layer="first",
         network=None,
         n_restarts=10,
         max_steps=None,
@@ -190,6 +194,7 @@ class BNNLVRegressor(RegressorMixin, BaseEstimator):
         self.preset = preset
         self.hidden = hidden
         self.activation = activation
+        self.latent_layer = latent_layer
         self.network = network
         self.n_restarts = n_restarts
         self.max_steps = max_steps
@@ -265,6 +270,11 @@ class BNNLVRegressor(RegressorMixin, BaseEstimator):
         flat = FlatNetwork(
             self._network(), X.shape[1], int(self.latent_dim), targets.shape[1]
         )
+        warn_if_large(
+            "This fit",
+            fit_bytes(settings, flat, len(used)),
+            "give it fewer rows, hidden nodes, n_restarts or draws",
+        )
         start = _given_start(self.start, flat, len(X))
         if start is not None:
             start = start._replace(latents=start.latents[..., used, :])
@@ -274,6 +284,7 @@ class BNNLVRegressor(RegressorMixin, BaseEstimator):
             scaling, result = fit_scaled(rows, settings, flat, seed, valid, start, tell)
         settings["target_transform"] = scaling.transform.name
 
+        self.table_ = None  # `ncai fit` keeps here how it prepared its table
         self.seed_ = seed
         self.settings_ = settings
         self.scaling_ = scaling
@@ -309,7 +320,11 @@ class BNNLVRegressor(RegressorMixin, BaseEstimator):
                 raise ValueError(
                     f"hidden={self.hidden!r} must be a list of whole numbers."
                 )
-            return MLP(tuple(int(width) for width in widths), self.activation)
+            return MLP(
+                tuple(int(width) for width in widths),
+                self.activation,
+                self.latent_layer,
+            )
         if isinstance(self.network, type):
             name = self.network.__name__
             raise ValueError(
@@ -354,13 +369,20 @@ class BNNLVRegressor(RegressorMixin, BaseEstimator):
 
         check_is_fitted(self)
         X = _validate(self, X, reset=False)
+        network, num_draws = self.posterior_.model.network, int(self.n_weight_draws)
+        num_latent = int(self.n_latent_draws)
+        warn_if_large(
+            "This prediction",
+            prediction_bytes(network, len(X), num_draws, num_latent),
+            "predict fewer rows at a time, or with fewer n_weight_draws",
+        )
         draw_key = jax.random.fold_in(jax.random.key(self.seed_), 1)
         return predictive_of(
             self.scaling_.transform,
-            network=self.posterior_.model.network,
+            network=network,
             inputs=self.scaling_.inputs(X),
-            draws=self.posterior_.draw(draw_key, int(self.n_weight_draws)),
-            num_latent_draws=int(self.n_latent_draws),
+            draws=self.posterior_.draw(draw_key, num_draws),
+            num_latent_draws=num_latent,
             target_shift=self.scaling_.target_shift,
             target_scale=self.scaling_.target_scale,
             single_output=self.single_output_,

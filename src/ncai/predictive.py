@@ -105,6 +105,15 @@ class PredictiveDistribution:
         part._row_ids = self._row_ids[rows]
         return part
 
+    def starting_at(self, row: int) -> "PredictiveDistribution":
+        """The same rows, counted from `row` on: a piece of a longer table.
+
+        Samples then are what they would be had the whole table been predicted at once.
+        """
+        part = self[:]
+        part._row_ids = part._row_ids + np.uint32(row)
+        return part
+
     # ----- Moments --------------------------------------------------------------------
 
     @functools.cached_property

@@ -12,6 +12,23 @@ Names = Annotated[
 ScaleName = Annotated[str, typer.Option("--scale", help="smoke, small or paper.")]
 Folder = Annotated[Path, typer.Option("--out", help="Where results are kept.")]
 
+# Commands that look at the results so far: their help, and the function that does it.
+LOOKS = {
+    "status": ("How many cells are done, failed and missing.", "show_status"),
+    "tables": (
+        "Write every table that the results so far allow (Markdown, CSV, LaTeX).",
+        "write_tables",
+    ),
+    "figures": (
+        "Draw every figure that the results so far allow (PNG).",
+        "draw_figures",
+    ),
+    "report": (
+        "Write one page with all tables, figures and claims (HTML).",
+        "write_whole_report",
+    ),
+}
+
 
 def add_study(app: typer.Typer, guard, example) -> None:
     """Add the commands to the main app, with its way of telling errors."""
@@ -43,34 +60,17 @@ def add_study(app: typer.Typer, guard, example) -> None:
 
         raise typer.Exit(run_and_show(names, scale, jobs, scheduler, out))
 
-    @study.command(epilog=example("ncai study status --scale paper"))
-    @guard
-    def status(
-        names: Names = None, scale: ScaleName = "paper", out: Folder = RESULTS
-    ) -> None:
-        """How many cells are done, failed and missing."""
-        from ncai.study.console import show_status
-
-        show_status(names, scale, out)
-
-    @study.command(epilog=example("ncai study tables --scale paper"))
-    @guard
-    def tables(
-        names: Names = None, scale: ScaleName = "paper", out: Folder = RESULTS
-    ) -> None:
-        """Write every table that the results so far allow (Markdown, CSV, LaTeX)."""
-        from ncai.study.console import write_tables
-
-        write_tables(names, scale, out)
-
-    @study.command(epilog=example("ncai study figures --scale paper"))
-    @guard
-    def figures(
-        names: Names = None, scale: ScaleName = "paper", out: Folder = RESULTS
-    ) -> None:
-        """Draw every figure that the results so far allow (PNG)."""
-        from ncai.study.console import draw_figures
-
-        draw_figures(names, scale, out)
-
+    for name, (words, function) in LOOKS.items():
+        _add_look(study, guard, example, name, words, function)
     app.add_typer(study, name="study")
+
+
+def _add_look(study: typer.Typer, guard, example, name, words, function) -> None:
+    @study.command(name, help=words, epilog=example(f"ncai study {name} --scale paper"))
+    @guard
+    def look(
+        names: Names = None, scale: ScaleName = "paper", out: Folder = RESULTS
+    ) -> None:
+        from ncai.study import console
+
+        getattr(console, function)(names, scale, out)

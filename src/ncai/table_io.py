@@ -1,4 +1,4 @@
-"""Tables in and out, whole or piece by piece: CSV, TSV, gzip, Parquet, standard input.
+"""Tables in, whole or piece by piece: CSV, TSV, gzip, Parquet, standard input.
 
 Text columns stay text, and nothing here judges what is in a column.
 """
@@ -10,15 +10,15 @@ import re
 import sys
 import warnings
 import zlib
-from collections.abc import Callable, Collection, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Collection, Generator, Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO
 
 import numpy as np
 import pandas as pd
 
-from ncai.atomic import replacing, require_file
+from ncai.atomic import require_file
 
 STANDARD_INPUT = "-"
 TEXT_ENDINGS = {".csv": ",", ".csv.gz": ",", ".tsv": "\t", ".tsv.gz": "\t"}
@@ -27,6 +27,8 @@ ENDINGS = (*TEXT_ENDINGS, PARQUET_ENDINGS[0])
 # A piece of this many rows takes some tens of megabytes with a hundred columns.
 CHUNK_ROWS = 10_000
 _GZIP, _PARQUET = b"\x1f\x8b", b"PAR1"
+# Takes values beyond the last name, which pandas drops in silence where a piece begins.
+_BEYOND = "\0"
 _NO_TEXT = "{} is not a text file: it must be a table in plain UTF-8 text."
 
 
@@ -62,11 +64,13 @@ def read_chunks(
         else:
             pieces = _text_pieces(stream, kind, num_rows, text_columns, name)
         first_row = 0
-        for piece in pieces:
-            if len(piece):
-                piece.index = pd.RangeIndex(first_row, first_row + len(piece))
-                first_row += len(piece)
-                yield piece
+        # Closed before the stream is, also where nobody asks for the rest.
+        with closing(pieces):
+            for piece in pieces:
+                if len(piece):
+                    piece.index = pd.RangeIndex(first_row, first_row + len(piece))
+                    first_row += len(piece)
+                    yield piece
         if not first_row:
             raise TableError(f"{name} has column names but no rows.")
 
@@ -119,29 +123,30 @@ def _text_pieces(
     num_rows: int | None,
     text_columns: Collection[str],
     name: str,
-) -> Iterator[pd.DataFrame]:
+) -> Generator[pd.DataFrame, None, None]:
     """Pieces of a text table, its header read apart: pandas would rename doubles."""
     try:
         buffered = stream if hasattr(stream, "peek") else io.BufferedReader(stream)  # pyright: ignore
         if b"\0" in buffered.peek(4096)[:4096]:  # pyright: ignore
             raise TableError(_NO_TEXT.format(name))
-        text = io.TextIOWrapper(buffered, encoding="utf-8-sig", newline="")
-        header = _header(text, separator, name)
-        with warnings.catch_warnings():
-            # Rows longer than the header lose values, about which pandas only warns.
-            warnings.simplefilter("error", pd.errors.ParserWarning)
+        with _as_text(buffered) as text:
+            header = _header(text, separator, name)
             pieces = pd.read_csv(
                 text,
                 sep=separator,
                 header=None,
-                names=header,
+                names=[*header, _BEYOND],
                 index_col=False,
                 skipinitialspace=True,
                 low_memory=False,
-                dtype={column: str for column in text_columns if column in header},
+                dtype={column: str for column in (*text_columns, _BEYOND)},
                 chunksize=num_rows or sys.maxsize,
             )
-            yield from pieces
+            first_row = 0
+            while (piece := _next_piece(pieces)) is not None:
+                _refuse_long_lines(piece, len(header), first_row, name)
+                first_row += len(piece)
+                yield piece.drop(columns=_BEYOND)
     except pd.errors.EmptyDataError:
         raise TableError(f"{name} has column names but no rows.") from None
     except pd.errors.ParserWarning:
@@ -154,6 +159,34 @@ def _text_pieces(
         raise
     except (ValueError, OSError, EOFError, zlib.error, csv.Error) as error:
         raise TableError(_why_unreadable(name, str(error))) from None
+
+
+def _refuse_long_lines(
+    piece: pd.DataFrame, num_names: int, first_row: int, name: str
+) -> None:
+    long = np.flatnonzero(piece[_BEYOND].notna())
+    if len(long):
+        raise TableError(
+            f"line {first_row + long[0] + 2} of {name} has more values than the first "
+            f"line has names, which are {num_names}."
+        )
+
+
+def _next_piece(pieces: Iterator[pd.DataFrame]) -> pd.DataFrame | None:
+    with warnings.catch_warnings():
+        # Rows longer than the header lose values, about which pandas only warns.
+        warnings.simplefilter("error", pd.errors.ParserWarning)
+        return next(pieces, None)
+
+
+@contextmanager
+def _as_text(stream: Any) -> Iterator[io.TextIOWrapper]:
+    """The stream as text, left open at the end: it is for its opener to close."""
+    text = io.TextIOWrapper(stream, encoding="utf-8-sig", newline="")
+    try:
+        yield text
+    finally:
+        text.detach()
 
 
 def _header(text: io.TextIOWrapper, separator: str, name: str) -> list[str]:
@@ -173,7 +206,7 @@ def _header(text: io.TextIOWrapper, separator: str, name: str) -> list[str]:
 
 def _parquet_pieces(
     stream: BinaryIO, num_rows: int | None, name: str
-) -> Iterator[pd.DataFrame]:
+) -> Generator[pd.DataFrame, None, None]:
     pyarrow = require_pyarrow(name)
     from pyarrow.parquet import ParquetFile
 
@@ -210,135 +243,11 @@ def _refuse_doubles(header: list[str], name: str) -> None:
 
 def _why_unreadable(name: str, reason: str) -> str:
     """One sentence from the words of pandas or of the system."""
-    ragged = re.search(r"Expected (\d+) fields in line (\d+), saw (\d+)", reason)
+    ragged = re.search(r"Expected \d+ fields in line (\d+), saw \d+", reason)
     if ragged:
-        expected, line, found = ragged.groups()
         return (
-            f"line {int(line) + 1} of {name} has {found} values; it must have "
-            f"{expected}, one for each name in the first line."
+            f"line {int(ragged[1]) + 1} of {name} has more values than the first line "
+            "has names."
         )
     reason = " ".join(reason.split()).removeprefix("Error tokenizing data. C error: ")
     return f"{name} cannot be read as a table: {reason.rstrip('.')}."
-
-
-# ----- Columns ------------------------------------------------------------------------
-
-
-def require_columns(
-    frame: pd.DataFrame, names: Sequence[str], path: str | Path
-) -> None:
-    """Refuse names that the table does not have."""
-    missing = [name for name in names if name not in frame.columns]
-    if missing:
-        hint = ""
-        if len(frame.columns) == 1 and ";" in frame.columns[0]:
-            hint = " Are its values separated by ';'? They must be by ','."
-        raise TableError(
-            f"{table_name(path)} has no {listed('column', missing)}; it has "
-            f"{listed('column', list(frame.columns))}.{hint}"
-        )
-
-
-def table_name(path: str | Path) -> str:
-    """What to call a table in a sentence."""
-    return "standard input" if str(path) == STANDARD_INPUT else str(path)
-
-
-def numbers(column: pd.Series, path: str | Path) -> np.ndarray:
-    """A column that must hold finite numbers only, such as the target."""
-    name, rows = column.name, column.index
-    missing = np.flatnonzero(column.isna())
-    if len(missing):
-        first = rows[missing[0]] + 1
-        if len(missing) == 1:
-            found, ways = f"1 missing value, in row {first}", "fill it in or remove it"
-        else:
-            found = f"{len(missing)} missing values, the first in row {first}"
-            ways = "fill them in or remove those rows"
-        raise TableError(f"column {name!r} of {table_name(path)} has {found}; {ways}.")
-    as_text = column.dtype == bool or not pd.api.types.is_numeric_dtype(column)
-    values = np.asarray(
-        pd.to_numeric(column.astype(str) if as_text else column, errors="coerce"),
-        np.float64,
-    )
-    wrong = np.flatnonzero(~np.isfinite(values))
-    if len(wrong):
-        raise TableError(
-            f"column {name!r} of {table_name(path)} holds "
-            f"{str(column.iloc[wrong[0]])!r} in row {rows[wrong[0]] + 1}; it must hold "
-            "finite numbers only."
-        )
-    return values
-
-
-def listed(noun: str, names: Sequence[str], most: int = 12) -> str:
-    """A noun and names after it, not too many."""
-    shown = ", ".join(repr(name) for name in names[:most])
-    more = f" and {len(names) - most} more" if len(names) > most else ""
-    return f"{noun}{'s' if len(names) > 1 else ''} {shown}{more}"
-
-
-# ----- Writing ------------------------------------------------------------------------
-
-
-def write_table(frame: pd.DataFrame, path: str | Path | None) -> None:
-    """Write a table whole; see `table_writer`."""
-    with table_writer(path) as write:
-        write(frame)
-
-
-@contextmanager
-def table_writer(path: str | Path | None) -> Iterator[Callable[[pd.DataFrame], None]]:
-    """A function that takes one piece of a table after another.
-
-    The file's ending says what is written: CSV, TSV, gzipped or not, or Parquet; None
-    is standard output. A file appears whole, when the context ends well, or not at all.
-    """
-    if path is None:
-        yield _text_writer(sys.stdout, ",")
-        return
-    path = Path(path)
-    lower = path.name.lower()
-    with replacing(path) as temporary:
-        if lower.endswith(PARQUET_ENDINGS):
-            with _parquet_writer(temporary, path) as write:
-                yield write
-            return
-        opener: Callable[..., Any] = gzip.open if lower.endswith(".gz") else open
-        with opener(temporary, "wt", encoding="utf-8", newline="") as file:
-            tabs = lower.endswith((".tsv", ".tsv.gz"))
-            yield _text_writer(file, "\t" if tabs else ",")
-
-
-def _text_writer(file, separator: str) -> Callable[[pd.DataFrame], None]:
-    started = False
-
-    def write(frame: pd.DataFrame) -> None:
-        nonlocal started
-        frame.to_csv(
-            file, index=False, header=not started, float_format="%.8g", sep=separator
-        )
-        started = True
-
-    return write
-
-
-@contextmanager
-def _parquet_writer(temporary: Path, path: Path):
-    pyarrow = require_pyarrow(path)
-    from pyarrow.parquet import ParquetWriter
-
-    writer: Any = None
-
-    def write(frame: pd.DataFrame) -> None:
-        nonlocal writer
-        table = pyarrow.Table.from_pandas(frame, preserve_index=False)
-        if writer is None:
-            writer = ParquetWriter(temporary, table.schema)
-        writer.write_table(table)
-
-    try:
-        yield write
-    finally:
-        if writer is not None:
-            writer.close()

@@ -28,12 +28,25 @@ PEERS: dict[str, tuple[str, str, int | None]] = {
     "het_gp": ("heteroscedastic_process.py", "torch", 1600),
 }
 
+_MARGINAL = {"inference": "marginal"}
 # Arguments of BNNLVRegressor.
 OURS: dict[str, dict[str, Any]] = {
     "default": {},
     "marginal": {"inference": "marginal"},
     "mfvi": {"inference": "mfvi", "preset": "paper"},
     "ncai": {"inference": "ncai", "preset": "paper"},
+    # Leads: one change each.
+    "marginal_random": _MARGINAL | {"start": "random"},
+    "marginal_transform": _MARGINAL | {"target_transform": "auto"},
+    "marginal_equal": _MARGINAL | {"keep": "equal"},
+    "marginal_weighted": _MARGINAL | {"keep": "weighted"},
+    "marginal_warm": _MARGINAL | {"temperature": 1.0},
+    "marginal_temperatures": _MARGINAL | {"temperature": (0.03, 0.1, 0.3, 1.0)},
+    "marginal_by_layer": _MARGINAL | {"weight_groups": "layer"},
+    "marginal_by_input": _MARGINAL | {"weight_groups": "input"},
+    "marginal_deep": _MARGINAL | {"hidden": (50, 50), "latent_layer": "last"},
+    "marginal_two": _MARGINAL | {"latent_dim": 2},
+    "iwae": {"inference": "iwae"},
 }
 
 # The paper's grids (Appendix on hyper-parameters), chosen from on the first split.

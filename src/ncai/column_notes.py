@@ -1,0 +1,50 @@
+"""What is said about columns, and the limits by which they are treated."""
+
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import NamedTuple
+
+
+class Surprise(NamedTuple):
+    """Values of a column that the training rows did not have."""
+
+    column: str
+    what: str
+    count: int
+    examples: tuple[str, ...] = ()
+
+
+class Limits(NamedTuple):
+    """From which number of rows on something gets a column of its own."""
+
+    max_levels: int
+    min_rows: int
+
+
+def tell_surprises(surprises: Iterable[Surprise]) -> list[str]:
+    """A sentence for each column and kind of surprise, over all pieces of a table."""
+    counts: dict[tuple[str, str], int] = defaultdict(int)
+    examples: dict[str, set[str]] = defaultdict(set)
+    for found in surprises:
+        counts[found.column, found.what] += found.count
+        examples[found.column].update(found.examples)
+    sentences = []
+    for (column, what), count in counts.items():
+        rows = f"{count} row{'s' if count != 1 else ''}"
+        if what == "missing":
+            sentences.append(
+                f"column {column!r} lacks its value in {rows}, though none was missing "
+                "in training: its usual value was taken."
+            )
+        else:
+            shown = ", ".join(map(repr, sorted(examples[column])[:3]))
+            sentences.append(
+                f"column {column!r} has levels not seen in training in {rows} (such as "
+                f"{shown}): they count as rare or average ones."
+            )
+    return sentences
+
+
+def counted(number: int, noun: str) -> str:
+    """A number and its noun, one or many."""
+    return f"{number} {noun}{'s' if number != 1 else ''}"

@@ -1,0 +1,228 @@
+"""How a column of each kind becomes columns of numbers. Plans are plain data.
+
+A plan is learnt from the training rows, turns any later rows into the same columns, and
+tells what it met that the training rows did not have.
+"""
+
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Protocol
+
+import numpy as np
+import pandas as pd
+
+from ncai import column_values as parsing
+from ncai.category_plan import CategoryPlan
+from ncai.column_notes import Limits, Surprise, counted
+
+_DAYS = {"day": 1.0, "week": 7.0, "year": 365.2425}
+# A season is learnt from data that show it twice.
+_FEWEST_CYCLES = 2
+
+
+class Plan(Protocol):
+    """A column's way to numbers."""
+
+    name: str
+
+    def values(self, column: pd.Series) -> dict[str, np.ndarray]:
+        """The columns made of it, by name."""
+        ...
+
+    def surprises(self, column: pd.Series) -> list[Surprise]:
+        """What the training rows did not have."""
+        ...
+
+
+@dataclass(frozen=True)
+class NumberPlan:
+    """A number as it is; missing values become the median, marked if not too few."""
+
+    name: str
+    fill: float
+    had_missing: bool
+    marked: bool
+    junk_is_missing: bool
+
+    @classmethod
+    def learn(cls, column: pd.Series, limits: Limits) -> tuple["NumberPlan", str]:
+        """The plan, and a sentence on it."""
+        junk, example = parsing.count_junk(column)
+        values = parsing.parse_numbers(column, junk_is_missing=junk > 0)
+        plan = cls(str(column.name), *_filling(values, limits), junk > 0)
+        note = "a number, used as it is"
+        if junk:
+            others = f"{counted(junk, 'value')} such as {example!r}"
+            note = f"a number; {others} taken as missing"
+        return plan, note + _told_filling(values, plan)
+
+    def parse(self, column: pd.Series) -> np.ndarray:
+        """The numbers, NaN where missing."""
+        return parsing.parse_numbers(column, self.junk_is_missing)
+
+    def values(self, column: pd.Series) -> dict[str, np.ndarray]:
+        """The number, and the mark of a missing one."""
+        return _filled(self.name, self.parse(column), self.fill, self.marked)
+
+    def surprises(self, column: pd.Series) -> list[Surprise]:
+        """Missing values where there were none."""
+        return _new_missing(self, self.parse(column))
+
+
+@dataclass(frozen=True)
+class BooleanPlan:
+    """True as 1, false as 0."""
+
+    name: str
+    fill: float
+    had_missing: bool
+    marked: bool
+    pair: tuple[str, str]
+
+    @classmethod
+    def learn(cls, column: pd.Series, limits: Limits) -> tuple["BooleanPlan", str]:
+        """The plan, and a sentence on it."""
+        known = parsing.words(column).dropna().unique()
+        pair = parsing.boolean_pair(known) or ("true", "false")
+        values = parsing.parse_booleans(column, pair)
+        plan = cls(str(column.name), *_filling(values, limits), pair)
+        return plan, f"{pair[0]} as 1, {pair[1]} as 0{_told_filling(values, plan)}"
+
+    def parse(self, column: pd.Series) -> np.ndarray:
+        """1 and 0, NaN where missing."""
+        return parsing.parse_booleans(column, tuple(self.pair))  # pyright: ignore
+
+    def values(self, column: pd.Series) -> dict[str, np.ndarray]:
+        """1 or 0, and the mark of a missing value."""
+        return _filled(self.name, self.parse(column), self.fill, self.marked)
+
+    def surprises(self, column: pd.Series) -> list[Surprise]:
+        """Missing values where there were none."""
+        return _new_missing(self, self.parse(column))
+
+
+@dataclass(frozen=True)
+class DatePlan:
+    """Elapsed days, and the place in the year, the week and the day.
+
+    Both, since they say different things: elapsed time carries a trend, the place in a
+    cycle what comes again. As sine and cosine, so that December is beside January. A
+    cycle that the training rows do not show twice cannot be learnt, and is left out.
+    """
+
+    name: str
+    fill: float
+    had_missing: bool
+    marked: bool
+    format: str | None
+    origin: float
+    cycles: tuple[str, ...]
+
+    @classmethod
+    def learn(cls, column: pd.Series, limits: Limits) -> tuple["DatePlan", str]:
+        """The plan, and a sentence on it."""
+        stored = pd.api.types.is_datetime64_any_dtype(column)
+        text = None if stored else parsing.words(column)
+        form = None if text is None else parsing.date_format(text[~text.isna()])
+        days = parsing.parse_dates(column, form)
+        known = days[~np.isnan(days)]
+        origin = float(np.floor(known.min()))
+        has_times = bool(np.any(known % 1 != 0))
+        cycles = tuple(
+            cycle
+            for cycle, length in _DAYS.items()
+            if np.ptp(known) >= _FEWEST_CYCLES * length
+            and (cycle != "day" or has_times)
+        )
+        filling = _filling(days - origin, limits)
+        plan = cls(str(column.name), *filling, form, origin, cycles)
+        first = pd.Timestamp(0) + pd.Timedelta(days=origin)
+        note = f"a date, as days since {first:%Y-%m-%d}"
+        if cycles:
+            note += f" and its place in the {' and the '.join(reversed(cycles))}"
+        return plan, note + _told_filling(days - origin, plan, unit=" days")
+
+    def parse(self, column: pd.Series) -> np.ndarray:
+        """Days since the origin, NaN where missing."""
+        return parsing.parse_dates(column, self.format) - self.origin
+
+    def values(self, column: pd.Series) -> dict[str, np.ndarray]:
+        """Days, sines and cosines, and the mark of a missing date."""
+        days = self.parse(column)
+        found = _filled(f"{self.name} days", days, self.fill, self.marked, self.name)
+        for cycle in self.cycles:
+            # The rest first, so that the same weekday is the same to the last digit.
+            turn = 2 * np.pi * ((days + self.origin) % _DAYS[cycle]) / _DAYS[cycle]
+            # A missing date is nowhere in the cycle: its centre.
+            found[f"{self.name} {cycle} sin"] = np.nan_to_num(np.sin(turn))
+            found[f"{self.name} {cycle} cos"] = np.nan_to_num(np.cos(turn))
+        return found
+
+    def surprises(self, column: pd.Series) -> list[Surprise]:
+        """Missing dates where there were none."""
+        return _new_missing(self, self.parse(column))
+
+
+PLANS: dict[str, Any] = {
+    "number": NumberPlan,
+    "boolean": BooleanPlan,
+    "date": DatePlan,
+    "category": CategoryPlan,
+}
+
+
+def kind_of(plan: Plan) -> str:
+    """The kind of column that a plan is for."""
+    return next(kind for kind, cls in PLANS.items() if isinstance(plan, cls))
+
+
+def plan_to_dict(plan: Plan) -> dict[str, Any]:
+    """A plan as JSON has it."""
+    return {"kind": kind_of(plan), **asdict(plan)}  # pyright: ignore
+
+
+def plan_from_dict(state: dict[str, Any]) -> Plan:
+    """A plan from what `plan_to_dict` gave."""
+    cls = PLANS[state["kind"]]
+    names = [field.name for field in fields(cls)]
+    return cls(
+        **{
+            name: tuple(state[name]) if isinstance(state[name], list) else state[name]
+            for name in names
+        }
+    )
+
+
+# ----- Missing values -----------------------------------------------------------------
+
+
+def _filling(values: np.ndarray, limits: Limits) -> tuple[float, bool, bool]:
+    """Median, whether any is missing, and whether enough for a mark."""
+    missing = int(np.isnan(values).sum())
+    fill = float(np.nanmedian(values))
+    return fill, missing > 0, missing >= limits.min_rows
+
+
+def _filled(
+    name: str, values: np.ndarray, fill: float, marked: bool, marks: str | None = None
+) -> dict[str, np.ndarray]:
+    missing = np.isnan(values)
+    found = {name: np.where(missing, fill, values)}
+    if marked:
+        found[f"{marks or name} missing"] = missing.astype(np.float64)
+    return found
+
+
+def _told_filling(values: np.ndarray, plan, unit: str = "") -> str:
+    missing = int(np.isnan(values).sum())
+    if not missing:
+        return ""
+    median = f"{plan.fill:.6g}{unit}"
+    told = f"; {counted(missing, 'missing value')} became the median, {median}"
+    return told + (f", marked in '{plan.name} missing'" if plan.marked else "")
+
+
+def _new_missing(plan, values: np.ndarray) -> list[Surprise]:
+    missing = int(np.isnan(values).sum())
+    if not missing or plan.had_missing:
+        return []
+    return [Surprise(plan.name, "missing", missing)]

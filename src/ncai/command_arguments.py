@@ -1,0 +1,46 @@
+"""Arguments that several commands share, and how they speak. Imports nothing heavy."""
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+EXIT_INTERRUPTED = 130
+_TABLE_HELP = "Table: .csv, .tsv (also .gz) or .parquet; - is standard input."
+Data = Annotated[str, typer.Argument(help=_TABLE_HELP, metavar="DATA")]
+Model = Annotated[
+    Path, typer.Argument(help="File written by `ncai fit`.", metavar="MODEL")
+]
+Target = Annotated[str, typer.Option(help="Column to predict.", metavar="COL")]
+Features = Annotated[
+    str | None,
+    typer.Option(
+        help="Columns to predict from; all others if not given.", metavar="A,B"
+    ),
+]
+Drop = Annotated[str | None, typer.Option(help="Columns to leave out.", metavar="C,D")]
+Preset = Annotated[str, typer.Option(help="default or paper.", metavar="NAME")]
+Hidden = Annotated[
+    str, typer.Option(help="Nodes of each hidden layer.", metavar="50,50")
+]
+Restarts = Annotated[int, typer.Option(help="Random starts.")]
+Steps = Annotated[
+    int | None,
+    typer.Option(
+        help="Limit on the steps of the main training, else the preset's; the warm "
+        "start adds up to a third of it, learning the noise a tenth."
+    ),
+]
+Force = Annotated[bool, typer.Option("--force", help="Replace existing files.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for a program.")]
+
+
+def tell(text: str) -> None:
+    """News and warnings, which go beside the result."""
+    typer.echo(text, err=True)
+
+
+def print_json(found: Any) -> None:
+    """A result for a program."""
+    typer.echo(json.dumps(found, indent=2))

@@ -1,0 +1,178 @@
+"""The whole of `ncai fit`: read, fit, save, score, tell, report."""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ncai import fit_summary, model_tables, table_fit
+
+
+@dataclass(frozen=True)
+class FitRequest:
+    """What the command line asked for, parsed.
+
+    Args:
+        data: file of the rows, or "-".
+        target: column to predict.
+        features: columns to predict from; None for all others.
+        drop: columns to leave out.
+        valid: share of rows, or file, that chooses among restarts.
+        test: share of rows, or file, that only the scores are computed on.
+        settings: arguments of the estimator.
+        out: file of the model.
+        report: file of the HTML report, if wanted.
+        command: the command to repeat.
+        form: "text", "json" or "none": what goes to standard output.
+    """
+
+    data: str
+    target: str
+    features: list[str] | None
+    drop: list[str] | None
+    valid: float | Path
+    test: float | Path
+    settings: Mapping[str, Any]
+    out: Path
+    report: Path | None
+    command: str
+    form: str
+
+
+def run_fit(request: FitRequest, console, tell: Callable[[str], None]) -> bool:
+    """Fit and save; whether Ctrl-C ended the training early.
+
+    Args:
+        request: what to do.
+        console: where tables for a person are printed.
+        tell: takes one line of news or warning.
+    """
+    tables = table_fit.load_tables(
+        request.data,
+        request.target,
+        request.features,
+        request.drop,
+        request.valid,
+        request.test,
+        int(request.settings["random_state"]),
+    )
+    table_fit.check_settings(request.settings)
+    preparer = tables.preparer
+    if request.form == "text":
+        used = len(preparer.get_feature_names_out())
+        title = f"Columns ({used} inputs made of them)"
+        console.print(title, style="bold", highlight=False)
+        console.print(model_tables.column_table(preparer.notes_))
+        console.print()
+    if request.form != "none":
+        for sentence in preparer.warnings_:
+            tell(f"Warning: {sentence}")
+    model = table_fit.fit_model(tables, request.settings)
+    table: Any = model.table_
+    table["command"] = request.command
+    # At once, so that whatever happens next the training is not lost.
+    model.save(request.out)
+    if model.interrupted_:
+        if request.form == "text":
+            console.print(_training(tables, model, None))
+        return True
+    try:
+        _score_and_tell(request, tables, model, console)
+    except KeyboardInterrupt:
+        tell("Stopped after the training: the model is written, the rest left out.")
+        return True
+    return False
+
+
+def _score_and_tell(request: FitRequest, tables, model, console) -> None:
+    """Diagnosis, scores beside baselines, summary and report."""
+    diagnosis = table_fit.diagnose_if_possible(model)
+    name = fit_summary.method_name(model.settings_)
+    scores, log_likelihoods = table_fit.score_methods(model, tables, name)
+    num_test = 0 if tables.test is None else len(tables.test)
+    model.table_ |= {
+        "num_train": len(tables.train),
+        "num_test": num_test,
+        "scores": scores,
+        "diagnosis": None if diagnosis is None else diagnosis.to_dict(),
+    }
+    model.save(request.out)
+    if request.form == "json":
+        print(json.dumps(_as_json(request, model, tables.preparer), indent=2))
+    elif request.form == "text":
+        console.print(_training(tables, model, diagnosis))
+        if scores:
+            console.print()
+            console.print(model_tables.score_table(scores, num_test))
+            verdict = fit_summary.verdict_on_scores(log_likelihoods)
+            console.print(model_tables.label_table([("Verdict", verdict)]))
+        else:
+            console.print(model_tables.label_table([("Scores", _NO_SCORES)]))
+    if request.report is not None:
+        _write_report(request.report, request, tables, model, scores)
+
+
+_NO_SCORES = (
+    "none, since no rows were kept apart: give --test a share of at least "
+    f"{table_fit.FEWEST_TO_SPLIT} rows, or a file"
+)
+
+
+def _training(tables, model, diagnosis):
+    lines = [("Rows", fit_summary.split_sentence(tables, model))]
+    return model_tables.label_table(
+        [*lines, *fit_summary.verdict_lines(model, diagnosis)]
+    )
+
+
+def _as_json(request: FitRequest, model, preparer) -> dict[str, Any]:
+    table = model.table_
+    return {
+        "model": str(request.out),
+        "report": None if request.report is None else str(request.report),
+        "target": request.target,
+        "columns": preparer.notes_,
+        "warnings": preparer.warnings_,
+        "inputs": [str(name) for name in preparer.get_feature_names_out()],
+        "num_train": table["num_train"],
+        "num_test": table["num_test"],
+        "fit_seconds": model.fit_seconds_,
+        "stop_reasons": list(model.stop_reasons_),
+        "scores": table["scores"],
+        "diagnosis": _finite(table["diagnosis"]),
+    }
+
+
+def _finite(found: dict | None) -> dict | None:
+    """JSON has no infinity."""
+    if found is None:
+        return None
+    return {
+        name: None if isinstance(value, float) and not np.isfinite(value) else value
+        for name, value in found.items()
+    }
+
+
+def _write_report(path: Path, request: FitRequest, tables, model, scores) -> None:
+    from ncai.report import ReportInputs, write_report
+
+    test = tables.test
+    write_report(
+        path,
+        ReportInputs(
+            model=model,
+            train_inputs=tables.train.inputs,
+            train_target=tables.train.targets,
+            test_inputs=None if test is None else test.inputs,
+            test_target=None if test is None else test.targets,
+            raw_train=tables.train.raw,
+            target_name=request.target,
+            data_notes=tables.preparer.describe(),
+            scores=scores,
+            command=request.command,
+            title=f"{request.target} from {table_fit.table_name(request.data)}",
+        ),
+    )

@@ -1,0 +1,73 @@
+"""What `ncai fit` says: what became of the columns, and how good the model is."""
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ncai.evaluation import paired_difference
+from ncai.table_fit import FitTables
+
+if TYPE_CHECKING:
+    from ncai.diagnosis import LatentDiagnosis
+    from ncai.estimators import BNNLVRegressor
+
+METHOD_NAMES = {
+    "ncai": "NCAI",
+    "ncai0": "NCAI0",
+    "mfvi": "MFVI",
+    "marginal": "Marginal inference",
+    "iwae": "IWAE",
+    "map": "MAP",
+    "hmc": "HMC",
+    "hmc_marginal": "HMC, z integrated out",
+}
+
+
+def method_name(settings: dict[str, Any]) -> str:
+    """What to call our own model in a table of methods."""
+    method = METHOD_NAMES.get(settings["inference"], settings["inference"])
+    return f"BNN, {method}" if settings["latent_dim"] == 0 else f"BNN+LV, {method}"
+
+
+def split_sentence(tables: FitTables, model: "BNNLVRegressor") -> str:
+    """Which rows were used for what."""
+    num_train = len(model.train_index_ if model.train_index_ is not None else [])
+    num_valid = len(tables.train) - num_train
+    if tables.valid is not None:
+        num_valid = len(tables.valid)
+    parts = [f"{num_train} rows trained on"]
+    if num_valid:
+        parts.append(f"{num_valid} to choose among restarts")
+    if tables.test is not None:
+        parts.append(f"{len(tables.test)} kept apart to score the result")
+    return ", ".join(parts) + f"; {model.fit_seconds_:.1f} s"
+
+
+def verdict_on_scores(log_likelihoods: dict[str, np.ndarray]) -> str:
+    """Whether the first method has more likelihood than the best of the others."""
+    (ours, *others) = log_likelihoods
+    best = max(others, key=lambda name: log_likelihoods[name].mean())
+    gain, low, high = paired_difference(log_likelihoods[ours], log_likelihoods[best])
+    if low > 0:
+        found = "better than"
+    elif high < 0:
+        found = "worse than"
+    else:
+        found = "not told apart from"
+    return (
+        f"{found} the best baseline ({best}): {gain:+.3f} nats a row, 95% interval "
+        f"{low:+.3f} to {high:+.3f}"
+    )
+
+
+def verdict_lines(
+    model: "BNNLVRegressor", diagnosis: "LatentDiagnosis | None"
+) -> list[tuple[str, str]]:
+    """How training went and what became of z, as labels and sentences."""
+    lines = list(zip(("Stages", *[""] * 9), model.stop_reasons_, strict=False))
+    if diagnosis is not None:
+        lines += [
+            ("Latent", diagnosis.independence_verdict),
+            ("", diagnosis.prior_verdict),
+        ]
+    return lines

@@ -1,0 +1,63 @@
+"""Columns of a table by name, and refusals that say which is wrong where."""
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from ncai.table_io import STANDARD_INPUT, TableError
+
+
+def require_columns(
+    frame: pd.DataFrame, names: Sequence[str], path: str | Path
+) -> None:
+    """Refuse names that the table does not have."""
+    missing = [name for name in names if name not in frame.columns]
+    if missing:
+        hint = ""
+        if len(frame.columns) == 1 and ";" in frame.columns[0]:
+            hint = " Are its values separated by ';'? They must be by ','."
+        raise TableError(
+            f"{table_name(path)} has no {listed('column', missing)}; it has "
+            f"{listed('column', list(frame.columns))}.{hint}"
+        )
+
+
+def table_name(path: str | Path) -> str:
+    """What to call a table in a sentence."""
+    return "standard input" if str(path) == STANDARD_INPUT else str(path)
+
+
+def numbers(column: pd.Series, path: str | Path) -> np.ndarray:
+    """A column that must hold finite numbers only, such as the target."""
+    name, rows = column.name, list(column.index)
+    missing = np.flatnonzero(column.isna())
+    if len(missing):
+        first = rows[missing[0]] + 1
+        if len(missing) == 1:
+            found, ways = f"1 missing value, in row {first}", "fill it in or remove it"
+        else:
+            found = f"{len(missing)} missing values, the first in row {first}"
+            ways = "fill them in or remove those rows"
+        raise TableError(f"column {name!r} of {table_name(path)} has {found}; {ways}.")
+    as_text = column.dtype == bool or not pd.api.types.is_numeric_dtype(column)
+    values = np.asarray(
+        pd.to_numeric(column.astype(str) if as_text else column, errors="coerce"),
+        np.float64,
+    )
+    wrong = np.flatnonzero(~np.isfinite(values))
+    if len(wrong):
+        raise TableError(
+            f"column {name!r} of {table_name(path)} holds "
+            f"{str(column.iloc[wrong[0]])!r} in row {rows[wrong[0]] + 1}; it must hold "
+            "finite numbers only."
+        )
+    return values
+
+
+def listed(noun: str, names: Sequence[str], most: int = 12) -> str:
+    """A noun and names after it, not too many."""
+    shown = ", ".join(repr(name) for name in names[:most])
+    more = f" and {len(names) - most} more" if len(names) > most else ""
+    return f"{noun}{'s' if len(names) > 1 else ''} {shown}{more}"

@@ -1,0 +1,218 @@
+"""`ncai fit`: from a table to a fitted model, its scores, and what baselines score.
+
+The estimators (and JAX with them) are imported once the table is read and found good,
+so that a misspelt name is told at once.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+
+from ncai.table_columns import numbers, require_columns, table_name
+from ncai.table_io import TableError, read_table
+from ncai.table_options import in_options
+from ncai.table_preparer import TablePreparer
+
+if TYPE_CHECKING:
+    from ncai.estimators import BNNLVRegressor
+
+FEWEST_ROWS = 3
+# Fewer held-out rows would say little; tables that cannot spare them hold out none.
+FEWEST_TEST_ROWS = 10
+FEWEST_TO_SPLIT = 50
+
+
+@dataclass(frozen=True)
+class TableRows:
+    """Rows as given, as numbers, and what is to be predicted."""
+
+    raw: pd.DataFrame
+    inputs: pd.DataFrame
+    targets: np.ndarray
+
+    def __len__(self) -> int:
+        return len(self.targets)
+
+
+@dataclass(frozen=True)
+class FitTables:
+    """All rows of a fit, prepared. `valid` is None if the estimator splits them off."""
+
+    preparer: TablePreparer
+    target: str
+    train: TableRows
+    valid: TableRows | None
+    test: TableRows | None
+
+
+def load_tables(
+    path: str | Path,
+    target: str,
+    features: Sequence[str] | None,
+    drop: Sequence[str] | None,
+    valid: float | Path,
+    test: float | Path,
+    seed: int,
+) -> FitTables:
+    """Read, split and prepare; columns are judged by the rows trained on alone."""
+    frame = read_table(path)
+    names = choose_columns(frame, target, features, drop, path)
+    wanted = [*names, target]
+    targets = numbers(frame.loc[:, target], path)
+    if len(frame) < FEWEST_ROWS:
+        count = f"{len(frame)} row{'s' if len(frame) > 1 else ''}"
+        raise TableError(
+            f"{table_name(path)} has {count}; at least {FEWEST_ROWS} are needed."
+        )
+    test_frame, held = None, np.arange(0)
+    if isinstance(test, Path):
+        test_frame = _read_more(test, wanted)
+    else:
+        held = choose_test_rows(len(frame), test, seed)
+        if len(held):
+            test_frame = frame.iloc[held]
+    train_frame = frame.drop(index=held)
+    train_inputs: Any = train_frame[names]
+    preparer = _fit_preparer(train_inputs, path)
+
+    def prepared(rows: pd.DataFrame, source: str | Path) -> TableRows:
+        inputs = prepare_inputs(preparer, rows, source)
+        return TableRows(rows, inputs, numbers(rows.loc[:, target], source))
+
+    train = TableRows(
+        train_frame,
+        prepare_inputs(preparer, train_frame, path),
+        np.delete(targets, held),
+    )
+    return FitTables(
+        preparer,
+        target,
+        train,
+        prepared(_read_more(valid, wanted), valid) if isinstance(valid, Path) else None,
+        None
+        if test_frame is None
+        else prepared(test_frame, test if isinstance(test, Path) else path),
+    )
+
+
+def choose_columns(
+    frame: pd.DataFrame,
+    target: str,
+    features: Sequence[str] | None,
+    drop: Sequence[str] | None,
+    path: str | Path,
+) -> list[str]:
+    """The columns to predict from."""
+    require_columns(frame, [target, *(features or []), *(drop or [])], path)
+    if target in (drop or []):
+        raise TableError(f"--drop holds the target {target!r}; it cannot be both.")
+    if features is not None and target in features:
+        raise TableError(f"--features holds the target {target!r}; leave it out.")
+    unused = {target, *(drop or [])}
+    names = list(frame.columns if features is None else dict.fromkeys(features))
+    names = [name for name in names if name not in unused]
+    if not names:
+        raise TableError(
+            f"{table_name(path)} has no column left to predict {target!r} from."
+        )
+    return names
+
+
+def choose_test_rows(num_rows: int, share: float, seed: int) -> np.ndarray:
+    """Rows for the summary alone: neither trained on nor used to choose a restart."""
+    if share == 0 or num_rows < FEWEST_TO_SPLIT:
+        return np.arange(0)
+    count = max(FEWEST_TEST_ROWS, round(share * num_rows))
+    # Another stream than the estimator's, which holds out rows by the same seed.
+    rng = np.random.default_rng([seed, 1])
+    return np.sort(rng.choice(num_rows, min(count, num_rows // 2), replace=False))
+
+
+def prepare_inputs(
+    preparer: TablePreparer, rows: pd.DataFrame, path: str | Path
+) -> pd.DataFrame:
+    """Columns of numbers; what cannot be one is said with the name of the file."""
+    try:
+        return preparer.prepare(rows)[0]
+    except ValueError as error:
+        raise TableError(f"{table_name(path)}: {error}") from None
+
+
+def check_settings(settings: Mapping[str, Any]) -> None:
+    """Refuse what the estimator would, before anything is said or trained."""
+    from ncai.estimators import BNNLVRegressor
+    from ncai.settings import resolve
+
+    model = BNNLVRegressor(**settings)
+    try:
+        resolve(model._settings())
+        model._network()
+    except ValueError as error:
+        raise ValueError(in_options(str(error))) from error
+
+
+def fit_model(tables: FitTables, settings: Mapping[str, Any]) -> "BNNLVRegressor":
+    """A model fitted to the training rows, which knows how to prepare others."""
+    from ncai.estimators import BNNLVRegressor
+
+    valid = {}
+    if tables.valid is not None:
+        valid = {"X_valid": tables.valid.inputs, "y_valid": tables.valid.targets}
+    try:
+        model = BNNLVRegressor(**settings)
+        model.fit(tables.train.inputs, tables.train.targets, **valid)
+    except ValueError as error:
+        raise ValueError(in_options(str(error))) from error
+    model.table_ = {"target": tables.target, "preparer": tables.preparer.to_dict()}
+    return model
+
+
+def score_methods(
+    model: "BNNLVRegressor", tables: FitTables, name: str
+) -> tuple[list[dict[str, Any]], dict[str, np.ndarray]]:
+    """Scores on the test rows of the model and of baselines, and their log densities.
+
+    Baselines learn from all rows that the model had, those that chose its restart too.
+    """
+    from ncai.baselines import default_baselines
+    from ncai.evaluation import average_scores, row_scores
+
+    test = tables.test
+    if test is None:
+        return [], {}
+    known = [tables.train] + ([tables.valid] if tables.valid is not None else [])
+    inputs = np.concatenate([rows.inputs.to_numpy() for rows in known])
+    targets = np.concatenate([rows.targets for rows in known])
+    hidden = tuple(int(width) for width in np.atleast_1d(model.hidden))
+    methods = {name: model.predict_dist(test.inputs)}
+    for baseline in default_baselines(hidden, int(model.seed_)):
+        baseline.fit(inputs, targets)
+        methods[baseline.name] = baseline.predict(test.inputs.to_numpy())
+    rows = {name: row_scores(found, test.targets) for name, found in methods.items()}
+    scores = [{"name": name, **average_scores(found)} for name, found in rows.items()]
+    return scores, {name: found["log_likelihood"] for name, found in rows.items()}
+
+
+def diagnose_if_possible(model: "BNNLVRegressor"):
+    """The verdict on z, where there is one and rows enough to judge it by."""
+    latents = model.latent_posterior_
+    if latents is None or len(latents.mean) < FEWEST_ROWS:
+        return None
+    return model.diagnose()
+
+
+def _read_more(path: Path, names: Sequence[str]) -> pd.DataFrame:
+    frame = read_table(path)
+    require_columns(frame, names, path)
+    return frame
+
+
+def _fit_preparer(frame: pd.DataFrame, path: str | Path) -> TablePreparer:
+    try:
+        return TablePreparer().fit(frame)
+    except ValueError as error:
+        raise TableError(f"{table_name(path)}: {error}") from None

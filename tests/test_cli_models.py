@@ -1,0 +1,362 @@
+"""The commands on a model that `ncai fit` made of a table as people have them."""
+
+import errno
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from command_line import QUICK, refused, run
+from ncai import BNNLVRegressor, compare, fit_command, table_fit, table_io
+from ncai.model_header import read_header
+
+
+@pytest.fixture(scope="module")
+def houses():
+    rng = np.random.default_rng(0)
+    num = 90
+    size = rng.gamma(4, 25, num)
+    return pd.DataFrame(
+        {
+            "size": size,
+            "town": rng.choice(["Ulm", "Bonn", "Kiel"], num),
+            "age": np.where(rng.random(num) < 0.2, np.nan, rng.integers(0, 90, num)),
+            "sold": pd.date_range("2019-01-01", periods=num, freq="20D").astype(str),
+            "land": "DE",
+            "price": 50 + 2 * size + rng.exponential(0.3 * size),
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def folder(houses, tmp_path_factory):
+    """Tables, a model, and what `fit --json` printed."""
+    folder = tmp_path_factory.mktemp("houses")
+    houses.iloc[:70].to_csv(folder / "houses.csv", index=False)
+    houses.iloc[70:].to_csv(folder / "new.csv", index=False)
+    result = run(
+        *("fit", folder / "houses.csv", "--target", "price", "--json"),
+        *("--out", folder / "h.ncai", *QUICK),
+    )
+    assert result.exit_code == 0, result.stderr
+    (folder / "fit.json").write_text(result.stdout)
+    return folder
+
+
+def fitted(folder):
+    return json.loads((folder / "fit.json").read_text())
+
+
+# ----- Fit ----------------------------------------------------------------------------
+
+
+def test_fit_prints_json_for_a_program(folder):
+    found = fitted(folder)
+    assert found["columns"]["land"] == "dropped: it has the same value in every row"
+    assert "town=Ulm" in found["inputs"]
+    assert (found["num_train"], found["num_test"]) == (60, 10)
+    names = [score["name"] for score in found["scores"]]
+    assert names[0] == "BNN+LV, MFVI"
+    assert len(names) == 4
+    for score in found["scores"]:
+        assert {"log_likelihood", "crps", "coverage_50", "coverage_95"} <= set(score)
+    assert "white noise" in found["diagnosis"]["independence_verdict"]
+
+
+def test_scores_are_of_rows_that_nothing_was_fitted_to(folder, houses):
+    """Computed anew from the file, on the rows the split left out."""
+    held = table_fit.choose_test_rows(70, 0.1, seed=0)
+    model = BNNLVRegressor.load(folder / "h.ncai")
+    trained = houses.iloc[:70].drop(index=held)
+    preparer = table_fit.TablePreparer().fit(trained.drop(columns="price"))
+    test = houses.iloc[held]
+    score = model.log_score(preparer.prepare(test)[0], test["price"])
+    ours = fitted(folder)["scores"][0]["log_likelihood"]
+    assert ours == pytest.approx(score, rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("num_rows", "share", "count"),
+    [(49, 0.1, 0), (50, 0.1, 10), (1000, 0.1, 100), (1000, 0, 0), (60, 0.9, 30)],
+)
+def test_test_rows(num_rows, share, count):
+    rows = table_fit.choose_test_rows(num_rows, share, seed=3)
+    assert len(np.unique(rows)) == count
+
+
+def test_files_can_choose_the_restart_and_score(folder, tmp_path):
+    tables = table_fit.load_tables(
+        folder / "houses.csv",
+        "price",
+        None,
+        ["land"],
+        folder / "new.csv",
+        folder / "new.csv",
+        seed=0,
+    )
+    assert (len(tables.train), len(tables.valid), len(tables.test)) == (70, 20, 20)
+    assert list(tables.train.inputs) == list(tables.test.inputs)
+    (tmp_path / "other.csv").write_text("size,price\n1,2\n")
+    result = run(
+        *("fit", folder / "houses.csv", "--target", "price"),
+        *("--test", tmp_path / "other.csv", "--out", tmp_path / "m.ncai"),
+    )
+    assert refused(result, "other.csv has no columns 'town', 'age', 'sold'")
+
+
+def test_a_stop_after_the_training_keeps_the_model(folder, tmp_path, monkeypatch):
+    def stop(*_):
+        raise KeyboardInterrupt
+
+    def already(tables, settings):
+        model = BNNLVRegressor.load(folder / "h.ncai")
+        model.table_ = {"preparer": tables.preparer.to_dict(), "target": "price"}
+        return model
+
+    monkeypatch.setattr(table_fit, "fit_model", already)
+    monkeypatch.setattr(fit_command, "_score_and_tell", stop)
+    out = tmp_path / "m.ncai"
+    result = run("fit", folder / "houses.csv", "--target", "price", "--out", out)
+    assert result.exit_code == 130
+    assert "the model is written" in result.stderr
+    assert run("predict", out, folder / "new.csv").exit_code == 0
+
+
+def test_a_report_must_have_a_place(folder, tmp_path):
+    usual = ["fit", folder / "houses.csv", "--target", "price"]
+    usual += ["--out", tmp_path / "m.ncai"]
+    (tmp_path / "r.html").write_text("mine")
+    assert refused(run(*usual, "--report", tmp_path / "r.html"), "r.html", "--force")
+    assert refused(run(*usual, "--report", tmp_path / "m.ncai"), "also --out")
+    assert (tmp_path / "r.html").read_text() == "mine"
+
+
+# ----- Predict ------------------------------------------------------------------------
+
+
+def test_predictions_do_not_depend_on_the_pieces(folder, tmp_path, monkeypatch):
+    options = ["--samples", 3, "--decompose", "--quantiles", "0.05"]
+    texts = []
+    for rows in (1000, 7):
+        monkeypatch.setattr(table_io, "CHUNK_ROWS", rows)
+        result = run("predict", folder / "h.ncai", folder / "houses.csv", *options)
+        assert result.exit_code == 0, result.stderr
+        texts.append(result.stdout)
+    assert texts[0] == texts[1]
+    header = texts[0].splitlines()[0].split(",")
+    assert header[-3:] == ["sample_1", "sample_2", "sample_3"]
+    assert len(texts[0].splitlines()) == 71
+
+
+def test_predict_prepares_and_tells_what_is_new(folder, houses, tmp_path):
+    new = houses.iloc[70:][["town", "sold", "age", "size"]].copy()
+    usual = run("predict", folder / "h.ncai", folder / "new.csv")
+    new.to_parquet(tmp_path / "turned.parquet")
+    turned = run("predict", folder / "h.ncai", tmp_path / "turned.parquet")
+    assert turned.stdout == usual.stdout
+    new.iloc[2, 0] = "Rom"
+    new.to_csv(tmp_path / "new.csv", index=False)
+    result = run("predict", folder / "h.ncai", tmp_path / "new.csv")
+    assert "'town' has levels not seen in training in 1 row" in result.stderr
+    same = [a == b for a, b in zip(result.stdout, usual.stdout, strict=False)]
+    assert not all(same)
+
+
+def test_predict_reads_standard_input(folder):
+    content = (folder / "new.csv").read_bytes()
+    piped = run("predict", folder / "h.ncai", "-", input=content)
+    assert piped.stdout == run("predict", folder / "h.ncai", folder / "new.csv").stdout
+
+
+@pytest.mark.parametrize("error", [OSError(errno.ENOSPC, "No space left on device")])
+def test_a_full_disk_leaves_the_old_file(error, folder, tmp_path, monkeypatch):
+    (tmp_path / "p.csv").write_text("old")
+    count = iter(range(10))
+    usual = pd.DataFrame.to_csv
+
+    def fill(*arguments, **options):
+        if next(count) > 0:
+            raise error
+        return usual(*arguments, **options)
+
+    monkeypatch.setattr(table_io, "CHUNK_ROWS", 7)
+    monkeypatch.setattr(pd.DataFrame, "to_csv", fill)
+    out = ["--out", tmp_path / "p.csv", "--force"]
+    result = run("predict", folder / "h.ncai", folder / "new.csv", *out)
+    assert refused(result, "cannot write", "p.csv", "No space left")
+    assert [path.name for path in tmp_path.iterdir()] == ["p.csv"]
+    assert (tmp_path / "p.csv").read_text() == "old"
+
+
+def test_a_full_disk_while_a_model_is_written(folder, tmp_path, monkeypatch):
+    model = BNNLVRegressor.load(folder / "h.ncai")
+
+    def fill(path, content):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_bytes", fill)
+    with pytest.raises(OSError, match=r"cannot write .*m.ncai: No space left"):
+        model.save(tmp_path / "m.ncai")
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="there is no /dev/full")
+def test_a_full_standard_output_is_one_sentence(folder):
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "ncai", "inspect", folder / "h.ncai"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+        )
+    assert done.returncode == 2
+    assert done.stderr == b"Error: No space left on device.\n"
+    device = run("predict", folder / "h.ncai", "x.csv", "--out", "/dev/full", "--force")
+    assert refused(device, "not a file that can be replaced")
+
+
+# ----- Evaluate, diagnose, inspect ----------------------------------------------------
+
+
+def test_evaluate_scores_as_the_estimator_does(folder, houses):
+    result = run("evaluate", folder / "h.ncai", folder / "new.csv", "--json")
+    assert result.exit_code == 0, result.stderr
+    found = json.loads(result.stdout)
+    assert (found["rows"], found["target"]) == (20, "price")
+    model = BNNLVRegressor.load(folder / "h.ncai")
+    preparer = table_fit.TablePreparer.from_dict(model.table_["preparer"])
+    inputs, _ = preparer.prepare(houses.iloc[70:])
+    value = found["metrics"]["log_likelihood"]
+    assert value["value"] == pytest.approx(
+        model.log_score(inputs, houses["price"].iloc[70:]), rel=1e-5
+    )
+    assert value["lower_95"] < value["value"] < value["upper_95"]
+    shown = run("evaluate", folder / "h.ncai", folder / "new.csv")
+    for text in ("CRPS", "in the 95% interval", "Calibration"):
+        assert text in shown.stdout
+
+
+def test_evaluate_needs_the_target(folder, houses, tmp_path):
+    houses.drop(columns="price").to_csv(tmp_path / "t.csv", index=False)
+    result = run("evaluate", folder / "h.ncai", tmp_path / "t.csv")
+    assert refused(result, "no column 'price'")
+    assert refused(run("evaluate", folder / "h.ncai", tmp_path / "no.csv"), "no file")
+    assert refused(run("evaluate", tmp_path / "t.csv", folder / "new.csv"), "readable")
+
+
+def test_diagnose_needs_no_training_rows(folder):
+    found = json.loads(run("diagnose", folder / "h.ncai", "--json").stdout)
+    assert found == fitted(folder)["diagnosis"]
+    shown = run("diagnose", folder / "h.ncai").stdout
+    assert found["independence_verdict"] in shown
+
+
+def test_diagnose_says_what_is_missing(folder, tmp_path):
+    model = BNNLVRegressor.load(folder / "h.ncai")
+    model.table_ = None
+    model.save(tmp_path / "bare.ncai")
+    result = run("diagnose", tmp_path / "bare.ncai")
+    assert refused(result, "neither a diagnosis nor the training rows")
+    assert refused(run("diagnose", folder / "new.csv"), "not a readable ncai model")
+
+
+def test_inspect_tells_all_without_loading_jax(folder):
+    program = (
+        "import sys\n"
+        "from ncai.cli import app\n"
+        f"app(['inspect', {str(folder / 'h.ncai')!r}], standalone_mode=False)\n"
+        "heavy = {'jax', 'sklearn', 'pandas', 'scipy', 'numpy'} & set(sys.modules)\n"
+        "sys.exit(f'loaded: {heavy}' if heavy else 0)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True)
+    assert done.returncode == 0, done.stderr.decode()
+    for text in (
+        b"price",
+        b"town=Ulm",
+        b"a number, used as it is",
+        b"jax 0",
+        b"Linear",
+    ):
+        assert text in done.stdout
+    found = json.loads(run("inspect", folder / "h.ncai", "--json").stdout)
+    assert found["settings"]["inference"] == "mfvi"
+    assert found["scores"] == fitted(folder)["scores"]
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"abc", b"\xff" * 40, b"\x02" + b"\0" * 7 + b"[]"]
+)
+def test_inspect_refuses_other_files(content, tmp_path):
+    (tmp_path / "m.ncai").write_bytes(content)
+    assert refused(run("inspect", tmp_path / "m.ncai"), "not a readable ncai model")
+    assert refused(run("inspect", tmp_path / "none"), "no model file")
+
+
+def test_the_header_matches_the_whole_file(folder):
+    header, shapes = read_header(folder / "h.ncai")
+    assert header["table"]["target"] == "price"
+    assert shapes["input_shift"] == [len(header["feature_names"])]
+
+
+# ----- Compare ------------------------------------------------------------------------
+
+
+class Constant:
+    name, package = "Constant", "none"
+
+    def fit(self, inputs, targets):
+        self.rows = len(inputs)
+        from ncai.baselines import MarginalDensity
+
+        self.model = MarginalDensity().fit(inputs, targets)
+        return self
+
+    def predict(self, inputs):
+        return self.model.predict(inputs)
+
+
+class Broken(Constant):
+    name = "Broken"
+
+    def fit(self, inputs, targets):
+        raise RuntimeError("it broke")
+
+
+def test_compare_writes_table_figure_and_scores(folder, tmp_path, monkeypatch):
+    methods = [Constant(), Broken()]
+    monkeypatch.setattr(compare, "choose_methods", lambda *_: (methods, ["CatBoost"]))
+    result = run(
+        *("compare", folder / "houses.csv", "--target", "price", "--folds", 3),
+        *("--out", tmp_path / "c.json", "--figure", tmp_path / "c.png"),
+    )
+    assert result.exit_code == 0, result.stderr
+    assert "CatBoost is not installed: pip install 'ncai[compare]'" in result.stderr
+    assert "Warning: Broken failed in fold 1: it broke" in result.stderr
+    assert "Constant" in result.stdout
+    found = json.loads((tmp_path / "c.json").read_text())
+    good = [row for row in found["folds"] if row["method"] == "Constant"]
+    assert [row["fold"] for row in good] == [1, 2, 3]
+    mean = np.mean([row["crps"] for row in good])
+    assert found["summary"][0]["crps"] == pytest.approx(mean)
+    assert (tmp_path / "c.png").read_bytes().startswith(b"\x89PNG")
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--methods", "magic"], ["--methods 'magic' must be among", "NCAI"]),
+        (["--folds", "1"], ["--folds 1 must be from 2"]),
+        (["--target", "rent"], ["no column 'rent'"]),
+        (["--hidden", "x", "--methods", "BNN"], ["--hidden 'x'"]),
+        (["--out", "c.xlsx"], ["must end in .csv or .json"]),
+    ],
+)
+def test_compare_refuses(options, words, folder, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("ncai.peers.registry.PEERS", ())
+    result = run("compare", folder / "houses.csv", "--target", "price", *options)
+    assert refused(result, *words)
+    assert not list(tmp_path.iterdir())

@@ -1,0 +1,143 @@
+"""Export to ArviZ, scores for active learning, and the warning about memory."""
+
+import sys
+
+import numpy as np
+import pytest
+
+from ncai import BNNLVRegressor, acquisition, estimators, memory
+from ncai.export import to_arviz
+from ncai.networks import MLP, FlatNetwork
+
+QUICK = {
+    "max_steps": 20,
+    "n_restarts": 2,
+    "hidden": (4,),
+    "n_weight_draws": 16,
+    "n_latent_draws": 4,
+    "random_state": 0,
+}
+RNG = np.random.default_rng(0)
+X = RNG.uniform(-1, 1, (40, 2))
+Y = X[:, 0] + RNG.normal(0, 0.1, 40)
+
+
+@pytest.fixture(scope="module")
+def model():
+    return BNNLVRegressor(**QUICK).fit(X, Y)
+
+
+def test_arviz_has_the_draws_of_the_posterior(model):
+    pytest.importorskip("arviz")
+    found = to_arviz(model, n_draws=4000).posterior
+    mean = np.asarray(model.posterior_.mean.weights[0])
+    scale = np.asarray(model.posterior_.scale.weights[0])
+    weights = found["W"].to_numpy()
+    assert weights.shape == (1, 4000, len(mean))
+    error = np.abs(weights[0].mean(0) - mean) / (scale / np.sqrt(4000))
+    assert error.max() < 5
+    latents = found["z"]
+    assert latents.dims == ("chain", "draw", "row", "latent")
+    assert list(latents["row"].to_numpy()) == list(model.train_index_)
+    np.testing.assert_allclose(
+        latents.std(("chain", "draw")).to_numpy(), model.latent_posterior_.std, rtol=0.1
+    )
+    assert found["noise_std"].shape == (1, 4000, 1)
+    assert found.attrs["inference"] == "ncai"
+
+
+def test_arviz_has_a_samplers_chains_as_they_are():
+    pytest.importorskip("arviz")
+    sampled = BNNLVRegressor(
+        inference="hmc", n_chains=2, n_warmup=5, n_draws=6, **QUICK
+    ).fit(X, Y)
+    data = to_arviz(sampled)
+    np.testing.assert_array_equal(
+        data.posterior["W"].to_numpy(), sampled.posterior_.samples.weights
+    )
+    assert data.posterior["z"].shape == (2, 6, 40, 1)
+    assert data.observed_data["y"].shape == (40, 1)
+
+
+def test_z_is_left_out_where_there_is_none_to_give(model, tmp_path):
+    pytest.importorskip("arviz")
+    several = BNNLVRegressor(**QUICK, keep="equal").fit(X, Y)
+    assert "z" not in to_arviz(several, n_draws=5).posterior
+    model.save(tmp_path / "m.ncai")
+    loaded = to_arviz(BNNLVRegressor.load(tmp_path / "m.ncai"), n_draws=5)
+    assert "z" not in loaded.posterior
+    assert "observed_data" not in loaded.groups()
+
+
+def test_without_arviz_it_says_which_extra(model, monkeypatch):
+    monkeypatch.setitem(sys.modules, "arviz", None)
+    with pytest.raises(ImportError, match=r"ncai\[arviz\]"):
+        to_arviz(model)
+
+
+# ----- Active learning ----------------------------------------------------------------
+
+
+def test_scores_are_the_parts_of_the_split(model):
+    parts = model.decompose_uncertainty(X[:6])
+    np.testing.assert_array_equal(acquisition(model, X[:6]), parts.epistemic)
+    np.testing.assert_array_equal(acquisition(model, X[:6], "total"), parts.total)
+    np.testing.assert_allclose(
+        acquisition(model, X[:6], "total", measure="entropy"),
+        model.decompose_uncertainty(X[:6], "entropy").total,
+    )
+
+
+def test_units_of_several_outputs_do_not_matter():
+    targets = np.stack([Y, RNG.normal(size=40)], axis=1)
+    small = BNNLVRegressor(**QUICK).fit(X, targets)
+    large = BNNLVRegressor(**QUICK).fit(X, targets * [1.0, 1024.0])
+    scores = acquisition(small, X[:5])
+    assert scores.shape == (5,)
+    np.testing.assert_allclose(scores, acquisition(large, X[:5]), rtol=1e-3)
+
+
+def test_an_unknown_kind_is_refused(model):
+    with pytest.raises(ValueError, match=r"kind='best' must be one of"):
+        acquisition(model, X, kind="best")
+
+
+# ----- Memory -------------------------------------------------------------------------
+
+
+def test_free_memory_is_read(tmp_path):
+    (tmp_path / "meminfo").write_text("MemFree: 7 kB\nMemAvailable:  3 kB\n")
+    assert memory.available_memory(tmp_path / "meminfo") == 3072
+    found = memory.available_memory(tmp_path / "none")
+    assert found is None or found > 0
+
+
+def test_estimates_grow_as_the_work_does():
+    network = FlatNetwork(MLP((50,)), 3, 1, 1)
+    settings = {"inference": "ncai", "n_restarts": 10, "n_mc_samples": 1}
+    small = memory.fit_bytes(settings, network, 1_000)
+    large = memory.fit_bytes(settings, network, 1_000_000)
+    assert 500 < large / small < 1_001
+    sampler = {"inference": "hmc", "n_chains": 4, "n_draws": 1000}
+    # The draws of z alone.
+    assert memory.fit_bytes(sampler, network, 10_000) > 4 * 4 * 1000 * 10_000
+    # Predictions run in blocks: a row adds little more than itself.
+    added = memory.prediction_bytes(network, 10**6, 256, 32) - memory.prediction_bytes(
+        network, 0, 256, 32
+    )
+    assert added == 10**6 * 4 * (3 * 3 + 4)
+
+
+def test_a_fit_that_would_not_fit_warns(model, monkeypatch):
+    monkeypatch.setattr(memory, "available_memory", lambda: 1_000)
+    with pytest.warns(UserWarning, match=r"This fit needs about .* is free"):
+        BNNLVRegressor(**QUICK).fit(X, Y)
+    with pytest.warns(UserWarning, match=r"This prediction needs about") as caught:
+        model.predict_dist(X)
+    assert caught[0].filename == __file__
+
+
+def test_no_warning_where_nothing_is_known(model, monkeypatch):
+    monkeypatch.setattr(memory, "available_memory", lambda: None)
+    assert len(model.predict_dist(X)) == 40
+    assert estimators.warn_if_large is memory.warn_if_large

@@ -1,0 +1,240 @@
+"""`TablePreparer`: what becomes of each kind of column, in numbers and in words."""
+
+import json
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import clone
+from sklearn.linear_model import LinearRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from ncai import TablePreparer
+from ncai.column_notes import Surprise, tell_surprises
+
+N = 60
+
+
+def prepare(column, name="c", **settings):
+    """The preparer and the matrix of a table of this column and a plain number."""
+    frame = pd.DataFrame({name: column, "plain": np.sqrt(np.arange(len(column)))})
+    preparer = TablePreparer(**settings).fit(frame)
+    return preparer, preparer.prepare(frame)[0]
+
+
+@parametrize_with_checks([TablePreparer()])
+def test_scikit_learn_checks(estimator, check):
+    check(estimator)
+
+
+# ----- Kinds of columns ---------------------------------------------------------------
+
+
+def test_numbers_stay_and_gaps_become_the_median_and_a_mark():
+    values = np.arange(float(N)) ** 2
+    values[[3, 5, 8]] = np.nan
+    preparer, matrix = prepare(values)
+    assert list(matrix) == ["c", "c missing", "plain"]
+    median = np.nanmedian(values)
+    np.testing.assert_array_equal(
+        matrix["c"], np.where(np.isnan(values), median, values)
+    )
+    np.testing.assert_array_equal(matrix["c missing"], np.isnan(values))
+    assert (
+        f"3 missing values became the median, {median:g}, marked"
+        in (preparer.notes_["c"])
+    )
+    # Too few for a column of their own.
+    values[[3, 5]] = 1.0
+    assert "c missing" not in prepare(values)[1]
+
+
+@pytest.mark.parametrize(
+    "column",
+    [
+        np.arange(N) % 3 == 0,
+        ["yes" if n % 3 == 0 else "no" for n in range(N)],
+        ["True" if n % 3 == 0 else "FALSE" for n in range(N)],
+    ],
+)
+def test_booleans_are_1_and_0(column):
+    _, matrix = prepare(column)
+    np.testing.assert_array_equal(matrix["c"], np.arange(N) % 3 == 0)
+
+
+def test_text_that_is_mostly_numbers_is_numbers():
+    column = [str(n**2) for n in range(N)]
+    column[10:13] = ["?", "?", "?"]
+    preparer, matrix = prepare(column)
+    assert matrix["c"].iloc[7] == 49
+    assert matrix["c missing"].sum() == 3
+    assert "3 values such as '?' taken as missing" in preparer.notes_["c"]
+
+
+def test_dates_are_elapsed_days_and_places_in_cycles():
+    days = pd.date_range("2020-03-01", periods=N, freq="21D")
+    for column in (days, days.strftime("%Y-%m-%d"), days.strftime("%d.%m.%Y")):
+        preparer, matrix = prepare(column)
+        np.testing.assert_allclose(matrix["c days"], 21 * np.arange(N))
+        # A weekly cycle is not seen: all are Sundays, and constants are dropped.
+        assert list(matrix)[1:-1] == ["c year sin", "c year cos"]
+        radius = np.hypot(matrix["c year sin"], matrix["c year cos"])
+        np.testing.assert_allclose(radius, 1)
+        assert "days since 2020-03-01" in preparer.notes_["c"]
+
+
+def test_a_cycle_is_left_out_until_it_was_seen_twice():
+    hours = pd.date_range("2020-01-01", periods=N, freq="7h")
+    _, matrix = prepare(hours)  # 17 days
+    assert {name for name in matrix if "sin" in name} == {"c day sin", "c week sin"}
+    np.testing.assert_allclose(matrix["c day sin"][6], np.sin(2 * np.pi * 42 / 24))
+
+
+def test_dates_that_could_be_two_are_no_dates():
+    preparer, _ = prepare([f"0{1 + n % 9}/0{1 + n % 7}/2021" for n in range(N)])
+    assert preparer.kinds["plain"] == "number"
+    assert "c" not in preparer.kinds or preparer.kinds["c"] == "category"
+
+
+def test_levels_get_a_column_each_and_rare_ones_share_one():
+    column = ["red"] * 30 + ["blue"] * 20 + ["green"] * 8 + ["pink", "grey"]
+    preparer, matrix = prepare(column)
+    assert list(matrix)[:-1] == ["c=red", "c=blue", "c=green", "c=(other)"]
+    np.testing.assert_array_equal(matrix.iloc[:, :4].sum(axis=1), 1)
+    assert matrix["c=(other)"].tolist() == [0] * 58 + [1, 1]
+    assert "2 rare levels (2 rows) pooled" in preparer.notes_["c"]
+    assert list(prepare(column, max_levels=1)[1])[:-1] == ["c=(other)"]
+
+
+def test_two_levels_need_one_column_and_missing_is_a_level():
+    assert list(prepare(["m", "f"] * 30)[1])[:-1] == ["c=m"]
+    _, matrix = prepare(["m", "f", None] * 20)
+    assert list(matrix)[:-1] == ["c=f", "c=m", "c=(missing)"]
+
+
+def test_what_tells_nothing_is_dropped_and_said():
+    frame = pd.DataFrame(
+        {
+            "a": np.sqrt(np.arange(N)),
+            "twin": np.sqrt(np.arange(N)),
+            "flat": 7,
+            "void": np.nan,
+            "name": [f"n{n}" for n in range(N)],
+        }
+    )
+    preparer = TablePreparer().fit(frame)
+    assert list(preparer.get_feature_names_out()) == ["a"]
+    assert preparer.describe()[1:] == [
+        "twin: dropped: the same as 'a' in every row.",
+        "flat: dropped: it has the same value in every row.",
+        "void: dropped: no value is there.",
+        "name: dropped: text that differs in most rows.",
+    ]
+    with pytest.raises(ValueError, match="no column is left"):
+        TablePreparer().fit(frame[["flat", "void"]])
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "warned"),
+    [
+        ("row", np.arange(N), True),
+        ("customer_id", 1000 * np.random.default_rng(0).permutation(N), True),
+        ("size", 1000 * np.random.default_rng(0).permutation(N), False),
+        ("size", np.arange(N) / 7, False),
+        ("year", 2000 + np.arange(N) % 20, False),
+    ],
+)
+def test_id_like_columns_are_warned_about(name, values, warned):
+    preparer, matrix = prepare(values, name)
+    assert name in matrix
+    assert any(repr(name) in text for text in preparer.warnings_) == warned
+
+
+# ----- New rows -----------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def mixed():
+    rng = np.random.default_rng(1)
+    return pd.DataFrame(
+        {
+            "a": rng.normal(size=N),
+            "gaps": np.where(rng.random(N) < 0.2, np.nan, rng.normal(size=N)),
+            "town": rng.choice(["Ulm", "Bonn", "Kiel"], N),
+            "when": pd.date_range("2020-01-01", periods=N, freq="30D").astype(str),
+            "ok": rng.random(N) < 0.5,
+        }
+    )
+
+
+def test_order_is_free_and_other_columns_are_ignored(mixed):
+    preparer = TablePreparer().fit(mixed)
+    turned = mixed[mixed.columns[::-1]].assign(extra="x")
+    np.testing.assert_array_equal(preparer.transform(mixed), preparer.transform(turned))
+    with pytest.raises(ValueError, match="no column 'town'"):
+        preparer.transform(mixed.drop(columns="town"))
+
+
+def test_a_row_does_not_depend_on_the_others(mixed):
+    preparer = TablePreparer().fit(mixed)
+    alone = np.concatenate(
+        [preparer.transform(mixed.iloc[[row]]) for row in range(len(mixed))]
+    )
+    np.testing.assert_array_equal(alone, preparer.transform(mixed))
+
+
+def test_what_training_did_not_have_is_filled_in_and_told(mixed):
+    preparer = TablePreparer().fit(mixed)
+    new = mixed.iloc[:3].astype({"town": object})
+    new.loc[0, "town"], new.loc[1, "a"] = "Rom", np.nan
+    with pytest.warns(UserWarning, match="training") as told:
+        found = pd.DataFrame(
+            preparer.transform(new), columns=preparer.get_feature_names_out()
+        )
+    texts = [str(warning.message) for warning in told]
+    assert any("'town'" in text and "'Rom'" in text for text in texts)
+    assert any("'a' lacks its value in 1 row" in text for text in texts)
+    shares = mixed["town"].value_counts(normalize=True)
+    for town, share in shares.items():
+        assert found.loc[0, f"town={town}"] == pytest.approx(share)
+    assert found.loc[1, "a"] == pytest.approx(mixed["a"].median())
+    with pytest.raises(
+        ValueError, match=r"'a' holds 'tall' in row 1; it must hold fin"
+    ):
+        preparer.transform(new.assign(a="tall"))
+
+
+def test_surprises_of_many_pieces_are_counted_together():
+    pieces = [Surprise("c", "unseen", 2, ("x",)), Surprise("c", "unseen", 3, ("y",))]
+    (sentence,) = tell_surprises(pieces)
+    assert "5 rows" in sentence
+    assert "'x', 'y'" in sentence
+
+
+# ----- As data, and in a pipeline -----------------------------------------------------
+
+
+def test_plain_data_brings_back_the_same_preparer(mixed):
+    preparer = TablePreparer().fit(mixed)
+    again = TablePreparer.from_dict(json.loads(json.dumps(preparer.to_dict())))
+    np.testing.assert_array_equal(again.transform(mixed), preparer.transform(mixed))
+    assert again.describe() == preparer.describe()
+    assert again.to_dict() == preparer.to_dict()
+
+
+def test_in_a_pipeline(mixed):
+    target = mixed["a"] + 3 * (mixed["town"] == "Ulm")
+    model = make_pipeline(TablePreparer(), LinearRegression())
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert clone(model).fit(mixed, target).score(mixed, target) > 0.999
+    named = TablePreparer().set_output(transform="pandas").fit_transform(mixed)
+    assert "town=Ulm" in named.columns
+
+
+@pytest.mark.parametrize("settings", [{"max_levels": 0}, {"min_level_rows": 1.5}])
+def test_bad_settings(settings):
+    with pytest.raises(ValueError, match=f"{next(iter(settings))}=.* must be a whole"):
+        prepare(np.arange(5), **settings)
