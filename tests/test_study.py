@@ -1,20 +1,25 @@
 """The study runner: resuming, failures, workers; and tables."""
 
+import io
 import json
 import math
+import os
+import re
 
 import numpy as np
 import pandas as pd
 import pytest
+from rich.console import Console
 
 from ncai.study import registry
 from ncai.study.benchmark import BENCHMARK, Benchmark
 from ncai.study.cells import Cell, Outcome
+from ncai.study.live import RunView, TimeLeft, in_words
 from ncai.study.paper_settings import DATASETS, METHODS, grid
-from ncai.study.run import run_study
+from ncai.study.run import Finished, Watcher, run_study
 from ncai.study.scales import SCALES
 from ncai.study.store import Store
-from ncai.study.tables import Entry, Table, published, side_by_side
+from ncai.study.tables import Entry, Table, latex_text, published, side_by_side
 
 SCALE = SCALES["smoke"]
 
@@ -54,27 +59,35 @@ def toy(monkeypatch):
 
 def test_runs_what_is_missing_and_what_follows_from_it(toy, tmp_path):
     store, seen = Store(tmp_path), []
-    failed = run_study(
-        toy, SCALE, store, on_finished=lambda f, d, t: seen.append((d, t))
-    )
-    assert failed == []
+
+    class Notes(Watcher):
+        def known(self, cells, missing, slots):
+            seen.append((len(cells), len(missing)))
+
+        def started(self, cell):
+            seen.append(cell["part"])
+
+        def finished(self, finished):
+            seen.append(-finished.cell["part"])
+
+    assert run_study(toy, SCALE, store, jobs=0, watcher=Notes()) == []
     assert len(toy.runs) == 6
-    assert seen == [(1, 3), (2, 3), (3, 3), (4, 6), (5, 6), (6, 6)]
+    assert seen == [(3, 3), 0, 0, 1, -1, 2, -2, (6, 3), 0, 0, 1, -1, 4, -4, (6, 0)]
     np.testing.assert_array_equal(
         store.load(Cell.of("toy", part=2, phase="first")).arrays["numbers"], [0, 1, 2]
     )
-    run_study(toy, SCALE, store)
+    run_study(toy, SCALE, store, jobs=0)
     assert len(toy.runs) == 6  # done cells are never run again
 
 
 def test_a_failure_is_kept_and_tried_again(toy, tmp_path):
     store, bad = Store(tmp_path), Cell.of("toy", part=1, phase="first")
     toy.broken.add(1)
-    assert run_study(toy, SCALE, store) == [bad]
+    assert run_study(toy, SCALE, store, jobs=0) == [bad]
     assert "broken on purpose" in store.failure(bad)
     assert not store.is_done(bad)
     toy.broken.clear()
-    assert run_study(toy, SCALE, store) == []
+    assert run_study(toy, SCALE, store, jobs=0) == []
     assert store.failure(bad) is None
     assert not list(tmp_path.rglob("*.failed.txt"))
 
@@ -82,13 +95,14 @@ def test_a_failure_is_kept_and_tried_again(toy, tmp_path):
 def test_a_kill_between_cells_loses_and_doubles_nothing(toy, tmp_path):
     store = Store(tmp_path)
 
-    def die(finished, done, total):
-        if done == 2:
-            raise KeyboardInterrupt
+    class Die(Watcher):
+        def finished(self, finished):
+            if finished.cell["part"] == 1:
+                raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        run_study(toy, SCALE, store, on_finished=die)
-    run_study(toy, SCALE, store)
+        run_study(toy, SCALE, store, jobs=0, watcher=Die())
+    run_study(toy, SCALE, store, jobs=0)
     assert len(toy.runs) == len(set(toy.runs)) == 6
 
 
@@ -102,6 +116,60 @@ def test_half_written_files_are_never_seen(toy, tmp_path, monkeypatch):
     monkeypatch.undo()
     assert not store.is_done(cell)
     assert not list(tmp_path.rglob("*.json"))
+
+
+def test_leftovers_of_killed_writers_go_and_fresh_ones_stay(toy, tmp_path):
+    folder = tmp_path / "toy"
+    folder.mkdir()
+    old, fresh = folder / ".a.json.0123", folder / ".b.json.4567"
+    for path in (old, fresh):
+        path.write_text("{")
+    os.utime(old, (0, 0))
+    run_study(toy, SCALE, Store(tmp_path), jobs=0)
+    assert not old.exists()
+    assert fresh.exists()
+
+
+def test_time_left_is_guessed_from_cells_of_the_same_kind():
+    guess = TimeLeft()
+    slow = Cell.of("x", method="slow", split=1)
+    quick = Cell.of("x", method="quick", split=1)
+    assert guess.together([slow], {}, 1) is None
+    guess.learn(slow, 100.0)
+    guess.learn(quick, 10.0)
+    assert guess.of(Cell.of("x", method="slow", split=5)) == 100.0
+    assert guess.of(Cell.of("x", method="new", split=5)) == 55.0
+    assert guess.together([quick], {slow: 30.0}, 2) == (10 + 70) / 2
+    assert guess.together([], {slow: 300.0}, 1) == 0  # late, but not below nothing
+    assert [in_words(s) for s in (7, 600, 12_000)] == ["7 s", "10 min", "3 h 20 min"]
+
+
+def test_the_live_table_counts(toy, tmp_path):
+    console = Console(file=io.StringIO(), force_terminal=True, width=100)
+    store, cells = Store(tmp_path), toy.cells(SCALE, Store(tmp_path))
+    view = RunView(store, ["toy", "other"], console)
+    view.begin("toy")
+    view.known(cells, cells, 2)
+    view.started(cells[0])
+    view.started(cells[1])
+    view.finished(Finished(cells[0], "Traceback", 1.0))
+    with console.capture() as shown:
+        console.print(view.table())
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", shown.get()).splitlines()
+    assert plain[1].split()[:5] == ["toy", "0", "3", "1", "1"]  # done, of, running...
+    assert cells[1].id in shown.get()
+
+
+def test_plain_lines_where_there_is_no_terminal(toy, tmp_path, capsys):
+    toy.broken.add(1)
+    store = Store(tmp_path)
+    with RunView(store, ["toy"], Console(file=io.StringIO())) as view:
+        view.begin("toy")
+        run_study(toy, SCALE, store, jobs=0, watcher=view)
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 5
+    assert "FAILED" in lines[1]
+    assert "toy 4 of 5, 1 failed; none left" in lines[-1]
 
 
 def test_identity_of_a_cell_is_its_settings():
@@ -145,11 +213,21 @@ def test_entries_and_marks():
     ours, theirs = Entry.of([1.0, 1.2, 1.1]), Entry(0.5, 0.1, 5)
     assert str(ours) == "1.100 ± 0.100"
     assert ours.differs_from(theirs)
-    assert side_by_side(ours, theirs, True) == "**1.100 ± 0.100*** (0.500 ± 0.100)"
-    assert side_by_side(ours, theirs, False) == "1.100 ± 0.100* (**0.500 ± 0.100**)"
+    assert not ours.differs_from(Entry.of([9.0]))  # one value has no known error
+    assert side_by_side(ours, theirs, True) == "**1.100 ± 0.100†** (0.500 ± 0.100)"
+    assert side_by_side(ours, theirs, False) == "1.100 ± 0.100† (**0.500 ± 0.100**)"
     assert side_by_side(Entry.of([]), theirs, True) == "(0.500 ± 0.100)"
     assert str(Entry.of([math.nan])) == ""
     assert str(Entry.of([2.0])) == "2.000"
+
+
+def test_latex_escapes_and_bold_anywhere():
+    assert latex_text("1.1† (**0.5 ± 0.1**)") == (
+        r"1.1$\dagger$ (\textbf{0.5 $\pm$ 0.1})"
+    )
+    assert latex_text(r"a_b & 5 % \x {λ}") == (
+        r"a\_b \& 5 \% \textbackslash{}x \{$\lambda$\}"
+    )
 
 
 def test_a_table_in_three_forms(tmp_path):

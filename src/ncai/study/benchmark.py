@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ncai.datasets.synthetic import Part
 from ncai.fitting import Rows, score_rows, to_data
 from ncai.inference.base import Training
 from ncai.inference.mean_field import MeanFieldVI
@@ -48,19 +49,21 @@ def make_model(dataset: str, method: str, num_inputs: int, latent_dim: int) -> M
     )
 
 
+def penalties_at(point: Point) -> Penalties:
+    """With the tolerances of a point of NCAI's grid."""
+    return Penalties(
+        hz_tolerance=point.hz_tolerance,  # pyright: ignore[reportArgumentType]
+        input_tolerance=point.input_tolerance,  # pyright: ignore[reportArgumentType]
+        target_tolerance=point.target_tolerance,  # pyright: ignore[reportArgumentType]
+    )
+
+
 def fit_points(cell: Cell, problem: Problem, points: tuple[Point, ...]) -> Fit:
     """All points and restarts in one run; restart r has point r modulo their number."""
-    method, num_rows = cell["method"], len(problem.train.inputs)
+    method = cell["method"]
     penalties = None
     if method == "ncai":
-        penalties = tuple(
-            Penalties(
-                hz_tolerance=p.hz_tolerance,  # pyright: ignore[reportArgumentType]
-                input_tolerance=p.input_tolerance,  # pyright: ignore
-                target_tolerance=p.target_tolerance,  # pyright: ignore
-            )
-            for p in points
-        )
+        penalties = tuple(penalties_at(p) for p in points)
     training = Training(
         num_restarts=cell["restarts"] * len(points),
         max_steps=cell["max_steps"],
@@ -73,17 +76,20 @@ def fit_points(cell: Cell, problem: Problem, points: tuple[Point, ...]) -> Fit:
         start="random" if method in ("bnn", "mfvi") else "ncai",
         penalties=penalties,
     )
-    rows = Rows(problem.train.inputs, problem.train.targets, np.ones(num_rows))
     model = make_model(
         cell["dataset"], method, problem.train.inputs.shape[1], cell["latent_dim"]
     )
-    return fitter.fit(jax.random.key(cell.seed), model, to_data(rows))
+    return fitter.fit(jax.random.key(cell.seed), model, to_data(rows_of(problem.train)))
 
 
-def validation_scores(fit: Fit, problem: Problem) -> np.ndarray:
+def rows_of(part: Part) -> Rows:
+    """Rows that count once each."""
+    return Rows(part.inputs, part.targets, np.ones(len(part.inputs)))
+
+
+def validation_scores(fit: Fit, valid: Part) -> np.ndarray:
     """Average log-likelihood of the validation rows, for each restart."""
-    valid = problem.valid
-    rows = Rows(valid.inputs, valid.targets, np.ones(len(valid.inputs)))
+    rows = rows_of(valid)
     posterior = fit.posterior
     assert isinstance(posterior, GaussianPosterior)
     scores = [
@@ -109,7 +115,7 @@ def fit_and_choose(cell: Cell) -> Chosen:
     else:
         points = (Point(*cell["point"]),)
     fit = fit_points(cell, problem, points)
-    scores = validation_scores(fit, problem)
+    scores = validation_scores(fit, problem.valid)
     best = int(np.argmax(scores))
     by_point = scores.reshape(-1, len(points))
     row = {
@@ -133,7 +139,7 @@ class Benchmark:
     Args:
         name: of the study.
         title: above its tables.
-        datasets: its sets; a scale that names sets has the last word.
+        datasets: its sets. A scale that names sets has the last word.
         methods: those compared.
         latent_dim: dimensions of z.
     """
@@ -147,11 +153,15 @@ class Benchmark:
     def cells(self, scale: Scale, store: Store) -> list[Cell]:
         """Selection on split 0; then, with what it chose, the other splits."""
         cells = []
-        for dataset in scale.datasets or self.datasets:
+        for dataset in self.sets(scale):
             for method in self.methods:
                 cells.append(self.select_cell(scale, dataset, method))
                 cells += self.report_cells(scale, store, dataset, method)
         return cells
+
+    def sets(self, scale: Scale) -> tuple[str, ...]:
+        """Its data sets at this scale."""
+        return scale.datasets or self.datasets
 
     def select_cell(self, scale: Scale, dataset: str, method: str) -> Cell:
         """The one that chooses a point of the grid."""
@@ -169,6 +179,19 @@ class Benchmark:
             self._cell(scale, dataset, method, number, phase="report", point=point)
             for number in range(1, scale.splits)
         ]
+
+    def selected_method(self, scale: Scale, store: Store, dataset: str) -> str | None:
+        """NCAI0 or NCAI, by validation on the first split; None while one is missing.
+
+        This is what the paper's main tables call NCAI.
+        """
+        scores = {}
+        for method in ("ncai0", "ncai"):
+            row = store.load_row(self.select_cell(scale, dataset, method))
+            if row is None:
+                return None
+            scores[method] = row["validation"]
+        return max(scores, key=scores.__getitem__)
 
     def _cell(self, scale: Scale, dataset, method, number, **more) -> Cell:
         return Cell.of(

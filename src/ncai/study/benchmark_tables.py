@@ -1,15 +1,12 @@
-"""The benchmark's tables: four main ones, and one summary for each data set."""
-
-import numpy as np
-import pandas as pd
+"""The benchmark's tables: the main ones, what was selected, and a summary a set."""
 
 from ncai.study.benchmark import BENCHMARK
+from ncai.study.benchmark_frame import SELECTED, Numbers
 from ncai.study.paper_settings import DATASETS, METHODS, REAL, SYNTHETIC
 from ncai.study.scales import Scale
 from ncai.study.store import Store
-from ncai.study.tables import STAR_NOTE, Entry, Table, pick, published, side_by_side
+from ncai.study.tables import PUBLISHED_NOTE, Entry, Table, pick, side_by_side
 
-NUM_PUBLISHED_SPLITS = 5
 LABELS = {
     "bnn": "BNN",
     "mfvi": "BNN+LV, MFVI",
@@ -17,142 +14,162 @@ LABELS = {
     "ncai": "NCAI",
     "selected": "NCAI, selected",
 }
-# Metric, published name of it, whether larger is better (None: neither).
-METRICS = (
-    ("avg_ll_test", "avg_ll_test", True),
-    ("avg_ll_train", "avg_ll_train", None),
-    ("rmse_test", "rmse_test_as_printed", False),
-    ("rmse_train", "rmse_train_as_printed", None),
-    ("picp95_test_percent", "picp95_test_percent", None),
-    ("picp95_train_percent", "picp95_train_percent", None),
-    ("mpiw95_test_raw_units", "mpiw95_test_raw_units", None),
-    ("mpiw95_train_raw_units", "mpiw95_train_raw_units", None),
-    ("crps_test", None, False),
-    ("reconstruction_mse", "reconstruction_mse", None),
-    ("mi_x_mu_z", "mi_x_mu_z", False),
-    ("mi_x_z", "mi_x_z", False),
-    ("hz_mu_z", "hz_mu_z", False),
-    ("pc_x_mu_z", "pc_x_mu_z", False),
-    ("pc_y_mu_z", "pc_y_mu_z", False),
-    ("ks", "ks", False),
-    ("js_qz_pz", "js_qz_pz", False),
-    ("kl_pz_qz", "kl_pz_qz", False),
-    ("noise_var", "noise_var", None),
-    ("prior_var_w", "prior_var_w", None),
-    ("prior_var_z", "prior_var_z", None),
-)
+# Metric, and whether larger is better (None: neither).
+METRICS: dict[str, bool | None] = {
+    "avg_ll_test": True,
+    "avg_ll_train": None,
+    "oracle_gap": False,
+    "rmse_test": False,
+    "rmse_train": None,
+    "picp95_test_percent": None,
+    "picp95_train_percent": None,
+    "mpiw95_test_raw_units": None,
+    "mpiw95_train_raw_units": None,
+    "crps_test": False,
+    "reconstruction_mse": None,
+    "mi_x_mu_z": False,
+    "mi_x_z": False,
+    "hz_mu_z": False,
+    "pc_x_mu_z": False,
+    "pc_y_mu_z": False,
+    "ks": False,
+    "js_qz_pz": False,
+    "kl_pz_qz": False,
+    "noise_var": None,
+    "prior_var_w": None,
+    "prior_var_z": None,
+}
 MAIN = (
-    ("test_ll_synthetic", "Test log-likelihood, synthetic", "avg_ll_test", SYNTHETIC),
-    ("test_ll_real", "Test log-likelihood, real", "avg_ll_test", REAL),
-    ("hz", "HZ of the latent means", "hz_mu_z", DATASETS),
-    ("mi", "Mutual information of x and the latent means", "mi_x_mu_z", DATASETS),
-    ("rmse", "Test RMSE, raw units", "rmse_test", DATASETS),
+    (
+        "test_ll_synthetic",
+        "Test log-likelihood, synthetic (table:synth_gen_ll)",
+        "avg_ll_test",
+        SYNTHETIC,
+    ),
+    (
+        "oracle_gap",
+        "Gap of the test log-likelihood to the oracle, synthetic",
+        "oracle_gap",
+        SYNTHETIC,
+    ),
+    (
+        "test_ll_real",
+        "Test log-likelihood, real (table:real_gen_ll)",
+        "avg_ll_test",
+        REAL,
+    ),
+    (
+        "mi",
+        "Mutual information of x and the latent means (table:synth_metrics, "
+        "table:real_metrics1)",
+        "mi_x_mu_z",
+        DATASETS,
+    ),
+    (
+        "hz",
+        "HZ of the latent means (table:synth_metrics2, table:real_metrics2)",
+        "hz_mu_z",
+        DATASETS,
+    ),
+    ("rmse", "Test RMSE, raw units (table:synth_rmse)", "rmse_test", DATASETS),
     ("coverage", "Coverage of 95 % intervals, test", "picp95_test_percent", DATASETS),
 )
-
-
-def tidy(scale: Scale, store: Store) -> pd.DataFrame:
-    """One line for each set, method and reported split; `selected` is a method too."""
-    lines = []
-    choice = selected_methods(scale, store)
-    for cell in BENCHMARK.cells(scale, store):
-        found = store.load(cell)
-        if cell["phase"] != "report" or found is None:
-            continue
-        plain = {k: v for k, v in found.row.items() if not isinstance(v, list)}
-        line = {"dataset": cell["dataset"], "split": cell["split"]} | plain
-        lines.append(line | {"method": cell["method"]})
-        if choice.get(cell["dataset"]) == cell["method"]:
-            lines.append(line | {"method": "selected"})
-    return pd.DataFrame(lines)
-
-
-def selected_methods(scale: Scale, store: Store) -> dict[str, str]:
-    """NCAI0 or NCAI for each set, by validation on the first split."""
-    scores: dict[str, dict[str, float]] = {}
-    for cell in BENCHMARK.cells(scale, store):
-        found = store.load(cell)
-        if (
-            cell["phase"] == "select"
-            and found is not None
-            and cell["method"] in ("ncai0", "ncai")
-        ):
-            row = scores.setdefault(cell["dataset"], {})
-            row[cell["method"]] = found.row["validation"]
-    return {
-        dataset: max(row, key=row.__getitem__)
-        for dataset, row in scores.items()
-        if len(row) == 2
-    }
+HYPER_PARAMETERS = {
+    "noise_var": "s_eps",
+    "eps_T": "eps_T",
+    "eps_x": "eps_x",
+    "eps_y": "eps_y",
+}
 
 
 def tables(scale: Scale, store: Store) -> list[Table]:
     """All tables that the results so far allow."""
-    ours = tidy(scale, store)
-    if ours.empty:
+    numbers = Numbers.of(BENCHMARK, scale, store)
+    if numbers.ours.empty:
         return []
-    theirs = published()
-    choice = selected_methods(scale, store)
-    larger = {name: better for name, _, better in METRICS}
-    printed = {name: other for name, other, _ in METRICS}
+    main = [_main_table(numbers, *told) for told in MAIN]
+    summaries = [_summary(numbers, dataset) for dataset in DATASETS]
+    found = [*main, _selection(numbers, scale, store), *summaries]
+    return [table for table in found if table.rows]
 
-    def entry(dataset: str, method: str, metric: str) -> Entry:
-        picked = pick(ours, dataset=dataset, method=method)
-        return Entry.of(picked[metric].tolist() if metric in picked else [])
 
-    def published_entry(dataset: str, method: str, metric: str) -> Entry:
-        method = choice.get(dataset, "ncai") if method == "selected" else method
-        picked = pick(theirs, dataset=dataset, method=method, metric=printed[metric])
-        if picked.empty:
-            return Entry.of([])
-        scale_back = _raw_rmse_factor(ours, dataset) if "rmse" in metric else 1.0
-        value, std = (float(picked[name].iloc[0]) for name in ("value", "std"))
-        return Entry(value * scale_back, std * scale_back, NUM_PUBLISHED_SPLITS)
+def _cells(numbers: Numbers, dataset: str, metric: str, methods) -> tuple[str, ...]:
+    return tuple(
+        side_by_side(
+            numbers.entry(dataset, method, metric),
+            numbers.published_entry(dataset, method, metric),
+            METRICS[metric],
+        )
+        for method in methods
+    )
 
-    out = []
-    shown = (*METHODS, "selected")
-    for name, title, metric, datasets in MAIN:
-        rows = []
-        for dataset in datasets:
-            cells = [
-                side_by_side(
-                    entry(dataset, method, metric),
-                    published_entry(dataset, method, metric),
-                    larger[metric],
-                )
-                for method in shown
-            ]
-            oracle = entry(dataset, "bnn", "oracle_test")
-            limit = f"{oracle.mean:.3f}" if oracle.count else ""
-            if any(cells):
-                rows.append((dataset, *cells, limit))
-        columns = ("data set", *(LABELS[m] for m in shown), "oracle")
-        out.append(Table(name, title, columns, tuple(rows), STAR_NOTE))
-    for dataset in DATASETS:
-        rows = []
-        for metric, _, better in METRICS:
-            cells = tuple(
-                side_by_side(
-                    entry(dataset, method, metric),
-                    published_entry(dataset, method, metric),
-                    better,
-                )
-                for method in METHODS
-            )
+
+def _main_table(numbers: Numbers, name, title, metric, datasets) -> Table:
+    shown = [m for m in (*METHODS, SELECTED) if m != "bnn" or _has_bnn(metric)]
+    with_oracle = metric == "avg_ll_test" and datasets == SYNTHETIC
+    rows = []
+    for dataset in datasets:
+        if numbers.ours.empty or pick(numbers.ours, dataset=dataset).empty:
+            continue
+        cells = _cells(numbers, dataset, metric, shown)
+        if with_oracle:
+            oracles = numbers.ours[numbers.ours["dataset"] == dataset]
+            by_split = oracles.groupby("split")["oracle_test"].first()
+            cells = (*cells, str(Entry.of(by_split.tolist())))
+        rows.append((dataset, *cells))
+    oracle = ("oracle, same points",) if with_oracle else ()
+    columns = ("data set", *(LABELS[m] for m in shown), *oracle)
+    note = PUBLISHED_NOTE
+    if metric == "oracle_gap":
+        note += (
+            " Ours: to the oracle on the same test points; published: to its expected "
+            "value, since those points are not known. Below 0 is above the oracle."
+        )
+    return Table(name, title, columns, tuple(rows), note)
+
+
+def _has_bnn(metric: str) -> bool:
+    """It has no latents to speak of."""
+    return metric not in ("mi_x_mu_z", "hz_mu_z")
+
+
+def _summary(numbers: Numbers, dataset: str) -> Table:
+    rows = []
+    if not pick(numbers.ours, dataset=dataset).empty:
+        for metric in METRICS:
+            cells = _cells(numbers, dataset, metric, METHODS)
             if any(cells):
                 rows.append((metric, *cells))
-        columns = ("metric", *(LABELS[m] for m in METHODS))
-        title = f"Summary, {dataset}"
-        out.append(Table(f"summary_{dataset}", title, columns, tuple(rows), STAR_NOTE))
-    return out
+    columns = ("metric", *(LABELS[m] for m in METHODS))
+    title = f"Summary, {dataset}"
+    return Table(f"summary_{dataset}", title, columns, tuple(rows), PUBLISHED_NOTE)
 
 
-def _raw_rmse_factor(ours: pd.DataFrame, dataset: str) -> float:
-    """The paper divided standardised RMSE by std(y) where it should have multiplied.
-
-    So its numbers are compared after multiplication by std(y)^2 (docs/readings.md).
-    """
-    picked = pick(ours, dataset=dataset)
-    if "target_scale" not in picked or picked.empty:
-        return 1.0
-    return float(np.mean(picked["target_scale"].to_numpy())) ** 2
+def _selection(numbers: Numbers, scale: Scale, store: Store) -> Table:
+    """What the first split chose, with the paper's choice."""
+    rows = []
+    for dataset in DATASETS:
+        for method in METHODS:
+            found = store.load_row(BENCHMARK.select_cell(scale, dataset, method))
+            if found is None:
+                continue
+            cells = []
+            for name, ours in zip(HYPER_PARAMETERS, found["chosen"], strict=True):
+                theirs = pick(
+                    numbers.theirs,
+                    dataset=dataset,
+                    method=method,
+                    metric=f"selected_{name}",
+                )
+                if ours is None:
+                    cells.append("")
+                elif theirs.empty:
+                    cells.append(f"{ours:g}")
+                else:
+                    cells.append(f"{ours:g} ({float(theirs['value'].iloc[0]):g})")
+            chosen = "x" if numbers.choice.get(dataset) == method else ""
+            rows.append((dataset, LABELS[method], *cells, chosen))
+    columns = ("data set", "method", *HYPER_PARAMETERS.values(), "selected for NCAI")
+    note = "Ours (published), by validation log-likelihood on the first split."
+    title = "Hyper-parameters selected"
+    return Table("hyper_parameters", title, columns, tuple(rows), note)

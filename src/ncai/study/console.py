@@ -1,21 +1,13 @@
-"""What the study commands show."""
+"""What the study commands do and show."""
 
-import time
 from pathlib import Path
 
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TextColumn,
-    TimeElapsedColumn,
-    TimeRemainingColumn,
-)
 from rich.table import Table
 
+from ncai.study.live import RunView
 from ncai.study.registry import STUDIES, TABLES
-from ncai.study.run import Finished, Study, run_study
+from ncai.study.run import Study, run_study
 from ncai.study.scales import SCALES, Scale
 from ncai.study.store import Store
 
@@ -32,32 +24,15 @@ def _chosen(names: list[str] | None, scale: str) -> tuple[list[Study], Scale]:
 
 
 def run_and_show(names, scale_name, jobs, scheduler, out: Path) -> int:
-    """Run with a live bar; the exit code."""
+    """Run with a live table; the exit code."""
     studies, scale = _chosen(names, scale_name)
     console = Console()
     store = Store(out / scale.name)
     failed = []
-    for study in studies:
-        columns = (
-            TextColumn("{task.description}"),
-            BarColumn(),
-            MofNCompleteColumn(),
-            TimeElapsedColumn(),
-            TextColumn("left"),
-            TimeRemainingColumn(),
-        )
-        with Progress(*columns, console=console) as progress:
-            task = progress.add_task(study.name, total=None)
-
-            def show(finished: Finished, done: int, total: int, task=task) -> None:
-                progress.update(task, completed=done, total=total)
-                how = "failed" if finished.failed else f"{finished.seconds:.0f} s"
-                stamp = time.strftime("%H:%M:%S")
-                progress.console.print(f"{stamp}  {finished.cell.id}  {how}")
-
-            failed += run_study(study, scale, store, jobs, scheduler, show)
-            cells = study.cells(scale, store)
-            progress.update(task, completed=len(cells), total=len(cells))
+    with RunView(store, [study.name for study in studies], console) as view:
+        for study in studies:
+            view.begin(study.name)
+            failed += run_study(study, scale, store, jobs, scheduler, view)
     if failed:
         console.print(
             f"{len(failed)} cells failed; their tracebacks are beside the results "
@@ -77,7 +52,8 @@ def show_status(names, scale_name, out: Path) -> None:
         cells = study.cells(scale, store)
         done = [cell for cell in cells if store.is_done(cell)]
         failed = [cell for cell in cells if store.failure(cell)]
-        hours = sum(store.seconds(cell) for cell in done) / 3600
+        own = [cell for cell in done if cell.study == study.name]
+        hours = sum(store.seconds(cell) for cell in own) / 3600
         missing = len(cells) - len(done) - len(failed)
         table.add_row(
             study.name, str(len(done)), str(len(failed)), str(missing), f"{hours:.2f}"
@@ -87,15 +63,23 @@ def show_status(names, scale_name, out: Path) -> None:
 
 def write_tables(names, scale_name, out: Path) -> None:
     """Into OUT/SCALE/tables; says what it wrote."""
+    from ncai.study.claims import claims_table
+    from ncai.study.tables import tidy, write_csv
+
     studies, scale = _chosen(names, scale_name)
     store = Store(out / scale.name)
     folder = store.folder / "tables"
     console = Console()
     for study in studies:
-        found = TABLES[study.name](scale, store)
+        found = TABLES[study.name](scale, store) if study.name in TABLES else []
         for table in found:
             table.write(folder)
+        lines = tidy(study, scale, store)
+        if len(lines):
+            write_csv(lines, folder / f"tidy_{study.name}.csv")
         console.print(f"{study.name}: {len(found)} tables in {folder}")
+    claims_table(scale, store).write(folder)
+    console.print(f"claims: {folder / 'claims.md'}")
 
 
 def draw_figures(names, scale_name, out: Path) -> None:
@@ -107,3 +91,12 @@ def draw_figures(names, scale_name, out: Path) -> None:
     for study in studies:
         for path in write_figures(study.name, scale, store, store.folder / "figures"):
             Console().print(f"{study.name}: {path}")
+
+
+def write_whole_report(names, scale_name, out: Path) -> None:
+    """OUT/SCALE/report.html: all tables and figures, and the claims."""
+    from ncai.study.report import write_report
+
+    studies, scale = _chosen(names, scale_name)
+    path = write_report(studies, scale, Store(out / scale.name))
+    Console().print(f"Report: {path}")

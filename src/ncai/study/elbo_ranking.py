@@ -58,9 +58,7 @@ class ElboRanking:
             plateau=True,
         )
         fit = self._method(cell, known, training).fit(key, known.model, known.data)
-        elbo = fit.history["elbo"]
-        final = np.asarray(elbo[-min(4, len(elbo)) :]).mean(axis=0)
-        final = np.where(fit.alive, final, -np.inf)
+        final = np.where(fit.alive, final_level(fit.history["elbo"]), -np.inf)
         best = int(np.argmax(final))
         posterior = fit.posterior
         assert isinstance(posterior, GaussianPosterior)
@@ -103,6 +101,14 @@ class ElboRanking:
         posterior = fit.posterior
         assert isinstance(posterior, GaussianPosterior)
         return posterior.mean
+
+
+def final_level(elbo) -> np.ndarray:
+    """Mean of the last records, for each restart; stages without an ELBO left NaN."""
+    last = np.asarray(elbo[-min(4, len(elbo)) :])
+    there = ~np.isnan(last)
+    count = np.maximum(there.sum(axis=0), 1).astype(last.dtype)
+    return np.where(there, last, 0.0).sum(axis=0) / count
 
 
 def tables(scale: Scale, store: Store) -> list[Table]:

@@ -8,8 +8,14 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from ncai.atomic import replacing
+from ncai.study.decomposition import DECOMPOSITION
+from ncai.study.divergence import DIVERGENCE
+from ncai.study.elbo_ranking import ELBO_RANKING
+from ncai.study.figures_latents import bimodal_figure, divergence_figure
+from ncai.study.figures_predictions import decomposition_figure, qualitative_figure
 from ncai.study.ground_truth import GROUND_TRUTH_SETS
 from ncai.study.map_bias import MAP_BIAS
+from ncai.study.qualitative import QUALITATIVE
 from ncai.study.scales import Scale
 from ncai.study.store import Store
 from ncai.study.theory import THEORY
@@ -101,6 +107,13 @@ def _range(values: np.ndarray) -> tuple[float, float]:
 FIGURES = {
     MAP_BIAS.name: {"map_bias": map_bias_figure},
     THEORY.name: {"theory": theory_figure},
+    DIVERGENCE.name: {"divergence": divergence_figure},
+    ELBO_RANKING.name: {"bimodal_from_the_mode": bimodal_figure},
+    QUALITATIVE.name: {"qualitative": qualitative_figure},
+    DECOMPOSITION.name: {
+        "decomposition_entropy": decomposition_figure("entropy"),
+        "decomposition_variance": decomposition_figure("variance"),
+    },
 }
 
 

@@ -62,7 +62,7 @@ def cells_of(study: str, scale: Scale, *more: dict) -> list[Cell]:
             max_steps=scale.max_steps,
             **settings,
         )
-        for dataset in GROUND_TRUTH_SETS
+        for dataset in scale.ground_truth_sets or GROUND_TRUTH_SETS
         for draw in range(scale.draws)
         for settings in more or ({},)
     ]

@@ -2,10 +2,21 @@
 
 from collections.abc import Callable
 
-from ncai.study import benchmark_tables, elbo_ranking, map_bias, theory
-from ncai.study.benchmark import BENCHMARK
+from ncai.study import (
+    benchmark_tables,
+    decomposition_tables,
+    divergence,
+    elbo_ranking,
+    latent_dim_tables,
+    map_bias,
+    theory,
+)
+from ncai.study.benchmark import BENCHMARK, LATENT_DIM
+from ncai.study.decomposition import DECOMPOSITION
+from ncai.study.divergence import DIVERGENCE
 from ncai.study.elbo_ranking import ELBO_RANKING
 from ncai.study.map_bias import MAP_BIAS
+from ncai.study.qualitative import QUALITATIVE
 from ncai.study.run import Study
 from ncai.study.scales import Scale
 from ncai.study.store import Store
@@ -13,11 +24,24 @@ from ncai.study.tables import Table
 from ncai.study.theory import THEORY
 
 STUDIES: dict[str, Study] = {
-    study.name: study for study in (THEORY, MAP_BIAS, ELBO_RANKING, BENCHMARK)
+    study.name: study
+    for study in (
+        THEORY,
+        DIVERGENCE,
+        MAP_BIAS,
+        ELBO_RANKING,
+        BENCHMARK,
+        QUALITATIVE,
+        DECOMPOSITION,
+        LATENT_DIM,
+    )
 }
 TABLES: dict[str, Callable[[Scale, Store], list[Table]]] = {
     THEORY.name: theory.tables,
+    DIVERGENCE.name: divergence.tables,
     MAP_BIAS.name: map_bias.tables,
     ELBO_RANKING.name: elbo_ranking.tables,
     BENCHMARK.name: benchmark_tables.tables,
+    DECOMPOSITION.name: decomposition_tables.tables,
+    LATENT_DIM.name: latent_dim_tables.tables,
 }

@@ -4,7 +4,7 @@ import time
 import traceback
 from collections import Counter, deque
 from collections.abc import Iterator
-from concurrent.futures import FIRST_COMPLETED, Future, wait
+from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, wait
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
 from typing import NamedTuple, Protocol
@@ -141,7 +141,7 @@ def _execute(
         done, _ = wait(running, timeout=LOOK_EVERY, return_when=FIRST_COMPLETED)
         for future in done:
             cell = running.pop(future)
-            error = future.exception()
+            error = _error(future)
             if error is None:
                 yield future.result()
                 continue
@@ -150,11 +150,18 @@ def _execute(
             if isinstance(error, BrokenProcessPool) and deaths[cell.id] < MOST_DEATHS:
                 waiting.append(cell)
                 continue
-            yield _lost(future, cell, store)
+            yield _lost(error, cell, store)
 
 
-def _lost(future: Future, cell: Cell, store: Store) -> Finished:
+def _error(future: Future) -> BaseException | None:
+    try:
+        return future.exception()
+    except CancelledError as error:  # its scheduler is gone
+        return error
+
+
+def _lost(error: BaseException, cell: Cell, store: Store) -> Finished:
     """The cell came to no end of its own: its worker died, or could not start."""
-    message = "".join(traceback.format_exception(future.exception()))
+    message = "".join(traceback.format_exception(error))
     store.save_failure(cell, message)
     return Finished(cell, message, 0.0)

@@ -1,6 +1,7 @@
 """Tables of a study: ours beside the published, as Markdown, CSV and LaTeX."""
 
 import math
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from importlib.resources import files
@@ -10,6 +11,11 @@ import numpy as np
 import pandas as pd
 
 from ncai.atomic import replacing
+from ncai.study.cells import Cell
+
+BOLD = re.compile(r"\*\*(.+?)\*\*")
+# Not a star, which would be part of bold in Markdown.
+DIFFERS = "†"
 
 
 @dataclass(frozen=True)
@@ -38,12 +44,10 @@ class Entry:
         return f"{self.mean:.3f} ± {self.std:.3f}"
 
     def differs_from(self, other: "Entry") -> bool:
-        """By more than two pooled standard errors."""
-        if not (self.count and other.count):
+        """By more than two pooled standard errors; no, where these are not known."""
+        if math.isnan(self.std) or math.isnan(other.std):
             return False
-        pooled = sum(
-            0.0 if math.isnan(e.std) else e.std**2 / e.count for e in (self, other)
-        )
+        pooled = sum(e.std**2 / e.count for e in (self, other))
         return abs(self.mean - other.mean) > 2 * math.sqrt(pooled)
 
 
@@ -74,23 +78,21 @@ class Table:
 
     def latex(self) -> str:
         """A tabular in a table."""
-
-        def cell(text: str) -> str:
-            text = text.replace("±", r"$\pm$").replace("_", r"\_").replace("%", r"\%")
-            if text.startswith("**"):
-                text = r"\textbf{" + text.replace("**", "", 1).replace("**", "}", 1)
-            return text
-
+        caption = f"{self.title}. {self.note}" if self.note else self.title
         lines = [r"\begin{table}", r"\centering"]
         lines.append(r"\begin{tabular}{l" + "r" * (len(self.columns) - 1) + "}")
-        lines.append(" & ".join(cell(c) for c in self.columns) + r" \\ \hline")
-        lines += [" & ".join(cell(c) for c in row) + r" \\" for row in self.rows]
-        lines += [r"\end{tabular}", rf"\caption{{{cell(self.title)}}}", r"\end{table}"]
+        lines.append(" & ".join(latex_text(c) for c in self.columns) + r" \\ \hline")
+        lines += [" & ".join(latex_text(c) for c in row) + r" \\" for row in self.rows]
+        lines += [
+            r"\end{tabular}",
+            rf"\caption{{{latex_text(caption)}}}",
+            r"\end{table}",
+        ]
         return "\n".join(lines) + "\n"
 
     def frame(self) -> pd.DataFrame:
         """As data, without marks."""
-        plain = [[c.replace("**", "") for c in row] for row in self.rows]
+        plain = [[BOLD.sub(r"\1", c) for c in row] for row in self.rows]
         return pd.DataFrame(plain, columns=list(self.columns))
 
     def write(self, folder: Path) -> None:
@@ -104,6 +106,30 @@ class Table:
         for ending, text in texts.items():
             with replacing(folder / f"{self.name}{ending}") as temporary:
                 Path(temporary).write_text(text)
+
+
+LATEX = str.maketrans(
+    {
+        "\\": r"\textbackslash{}",
+        "±": r"$\pm$",
+        "†": r"$\dagger$",
+        "λ": r"$\lambda$",
+        "<": "$<$",
+        ">": "$>$",
+        **{c: rf"\{c}" for c in "&%$#_{}"},
+    }
+)
+
+
+def latex_text(text: str) -> str:
+    """With LaTeX's own characters escaped and **bold** turned into its command."""
+    return BOLD.sub(r"\\textbf{\1}", text.translate(LATEX))
+
+
+def write_csv(frame: pd.DataFrame, path: Path) -> None:
+    """Whole or not at all."""
+    with replacing(path) as temporary:
+        frame.to_csv(temporary, index=False)
 
 
 def published() -> pd.DataFrame:
@@ -121,9 +147,28 @@ def pick(frame: pd.DataFrame, **values) -> pd.DataFrame:
     return pd.DataFrame(frame.iloc[np.flatnonzero(kept)])
 
 
+def done_cells(study, scale, store) -> list[tuple[Cell, dict]]:
+    """The study's own cells that are done, with their rows."""
+    found = ((cell, store.load_row(cell)) for cell in study.cells(scale, store))
+    return [(c, row) for c, row in found if row is not None and c.study == study.name]
+
+
+def tidy(study, scale, store, keep_lists: bool = False) -> pd.DataFrame:
+    """A line for each done cell: its settings and every single value that it found."""
+    lines = [
+        {
+            name: value
+            for name, value in (dict(cell.settings) | row).items()
+            if keep_lists or not isinstance(value, list | tuple)
+        }
+        for cell, row in done_cells(study, scale, store)
+    ]
+    return pd.DataFrame(lines)
+
+
 def side_by_side(ours: Entry, theirs: Entry, larger_is_better: bool | None) -> str:
-    """`ours (theirs)`; the better in bold, and a star where they truly differ."""
-    mark = "*" if ours.differs_from(theirs) else ""
+    """`ours (theirs)`; the better in bold, and a mark where they truly differ."""
+    mark = DIFFERS if ours.differs_from(theirs) else ""
     own, other = f"{ours}{mark}", str(theirs)
     if not ours.count:
         return f"({other})" if theirs.count else ""
@@ -137,7 +182,7 @@ def side_by_side(ours: Entry, theirs: Entry, larger_is_better: bool | None) -> s
     return f"{own} ({other})"
 
 
-STAR_NOTE = (
-    "Ours (published), mean ± std over splits; the better in bold. * differs by more "
-    "than two pooled standard errors."
+MARK_NOTE = f"{DIFFERS} differs by more than two pooled standard errors."
+PUBLISHED_NOTE = (
+    f"Ours (published), mean ± std over splits; the better in bold. {MARK_NOTE}"
 )

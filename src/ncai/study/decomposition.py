@@ -1,0 +1,139 @@
+"""`decomposition`: total, aleatoric and epistemic uncertainty over x on Depeweg.
+
+By MFVI, NCAI and `marginal`, beside HMC as the gold standard (paper, fig:decomp). All
+have HMC's model (s_w = 10, s_z = 1, s_eps = 0.1), so that all approximate the same
+posterior; MFVI and NCAI come again with the benchmark's empirical Bayes for s_w.
+"""
+
+from dataclasses import dataclass
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ncai.fitting import to_data
+from ncai.inference.base import Inference, Training
+from ncai.inference.marginal import Marginal
+from ncai.inference.mean_field import MeanFieldVI
+from ncai.model import Model, Variance
+from ncai.posterior import GaussianPosterior
+from ncai.study.benchmark import BENCHMARK, penalties_at, rows_of, validation_scores
+from ncai.study.benchmark_scores import WEIGHT_DRAWS, predictive_at
+from ncai.study.cells import Cell, Outcome
+from ncai.study.ground_truth import KnownProblem, known_problem
+from ncai.study.oracle_curves import oracle_entropy
+from ncai.study.paper_settings import Point
+from ncai.study.reference import SAMPLER_SIZES, reference_draws
+from ncai.study.scales import Scale
+from ncai.study.store import Store
+from ncai.types import WeightDraws
+
+DATASET, DRAW = "depeweg", 0
+REFERENCE = "hmc"
+LOW, HIGH, GRID_POINTS = -5.5, 5.5, 111
+MEASURES = ("entropy", "variance")
+PARTS = ("total", "aleatoric", "epistemic")
+
+
+@dataclass(frozen=True)
+class DecompositionStudy:
+    """The study."""
+
+    name: str = "decomposition"
+    title: str = "Aleatoric and epistemic uncertainty on Depeweg (fig:decomp)"
+
+    def cells(self, scale: Scale, store: Store) -> list[Cell]:
+        """NCAI's selection in the benchmark; HMC; then each method by each prior."""
+        select = BENCHMARK.select_cell(scale, DATASET, "ncai")
+        cells = [
+            select,
+            Cell.of(self.name, method=REFERENCE, **SAMPLER_SIZES[scale.name]._asdict()),
+        ]
+        sizes = {
+            "restarts": scale.restarts,
+            "max_steps": scale.max_steps,
+            "warm_start_steps": scale.warm_start_steps,
+            "plateau": scale.name == "paper",
+            "weight_draws": 32 if scale.name == "smoke" else WEIGHT_DRAWS,
+        }
+        chosen = store.load_row(select)
+        for prior in ("shared", "empirical"):
+            for method in ("mfvi", "marginal"):
+                cells.append(
+                    Cell.of(self.name, method=method, weight_prior=prior, **sizes)
+                )
+            if chosen is not None:
+                point = tuple(chosen["chosen"])
+                cells.append(
+                    Cell.of(
+                        self.name,
+                        method="ncai",
+                        weight_prior=prior,
+                        point=point,
+                        **sizes,
+                    )
+                )
+        return cells
+
+    def run(self, cell: Cell) -> Outcome:
+        """Uncertainties over a grid of x, by entropy and by variance."""
+        known = known_problem(DATASET, DRAW)
+        if cell["method"] == REFERENCE:
+            draws, row = reference_draws(cell, known)
+        else:
+            draws, row = _approximation(cell, known)
+        grid = np.linspace(LOW, HIGH, GRID_POINTS)[:, None]
+        predictive = predictive_at(known.model.network, draws, grid)
+        train = known.drawn.train
+        arrays = {
+            "grid": grid[:, 0],
+            "inputs": train.inputs[:, 0],
+            "targets": train.targets[:, 0],
+            "true_entropy": oracle_entropy(known.drawn.oracle, grid),
+        }
+        for measure in MEASURES:
+            parts = predictive.decompose(measure)
+            for part in PARTS:
+                arrays[f"{measure}_{part}"] = getattr(parts, part)
+        return Outcome(row, {k: np.asarray(a, np.float32) for k, a in arrays.items()})
+
+
+def _approximation(cell: Cell, known: KnownProblem) -> tuple[WeightDraws, dict]:
+    """The restart that is best on the validation rows."""
+    training = Training(
+        num_restarts=cell["restarts"],
+        max_steps=cell["max_steps"],
+        warm_start_steps=cell["warm_start_steps"],
+        plateau=cell["plateau"],
+    )
+    method: Inference
+    if cell["method"] == "marginal":
+        method = Marginal(training)
+    elif cell["method"] == "ncai":
+        penalties = penalties_at(Point(*cell["point"]))
+        method = MeanFieldVI(training, start="ncai", penalties=penalties)
+    else:
+        method = MeanFieldVI(training, start="random")
+    model = known.model
+    if cell["weight_prior"] == "empirical":
+        model = Model(
+            model.network,
+            Variance(jnp.asarray(1.0), "empirical"),
+            model.latent_variance,
+            model.noise_variance,
+        )
+    data = to_data(rows_of(known.drawn.train))
+    fit = method.fit(jax.random.key(cell.seed), model, data)
+    posterior = fit.posterior
+    assert isinstance(posterior, GaussianPosterior)
+    scores = validation_scores(fit, known.drawn.valid)
+    best = int(np.argmax(scores))
+    kept = posterior.select(best)
+    row = {
+        "validation": float(scores[best]),
+        "prior_var_w": float(np.asarray(kept.priors.weight_variance)[0]),
+    }
+    return kept.draw(jax.random.key(cell.seed), cell["weight_draws"]), row
+
+
+DECOMPOSITION = DecompositionStudy()

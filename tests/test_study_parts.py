@@ -1,0 +1,213 @@
+"""The studies' own maths against known answers, and how they build on each other."""
+
+import hashlib
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy.stats import norm
+
+from ncai.datasets import make_dataset
+from ncai.latent_statistics import aggregated_posterior_divergences
+from ncai.study import divergence
+from ncai.study.benchmark import BENCHMARK, LATENT_DIM
+from ncai.study.cells import Cell, Outcome
+from ncai.study.decomposition import DECOMPOSITION
+from ncai.study.decomposition_tables import distances
+from ncai.study.elbo_ranking import ELBO_RANKING, final_level
+from ncai.study.ground_truth import known_problem
+from ncai.study.map_bias import MAP_BIAS
+from ncai.study.oracle_curves import oracle_entropy, oracle_quantiles
+from ncai.study.qualitative import LEVELS, QUALITATIVE
+from ncai.study.reference import DRAWS_FILE, reference_draws
+from ncai.study.scales import SCALES
+from ncai.study.store import Store
+from ncai.study.theory import THEORY
+
+PARTS = ("total", "aleatoric", "epistemic")
+PRIOR = (jnp.zeros((1, 2)), jnp.ones((1, 2)))
+
+
+# ----- Divergence ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["js", "forward_kl", "reverse_kl", "mmd"])
+def test_divergences_vanish_at_the_prior(name):
+    assert float(divergence.VALUES[name](*PRIOR)) == pytest.approx(0, abs=2e-6)
+
+
+def test_kl_of_one_gaussian_is_the_closed_form():
+    means, stds = np.array([[0.4, -0.3]]), np.array([[0.7, 0.9]])
+    reverse = 0.5 * np.sum(stds**2 + means**2 - 1 - 2 * np.log(stds))
+    forward = 0.5 * np.sum((1 + means**2) / stds**2 - 1 + 2 * np.log(stds))
+    given = (jnp.asarray(means, jnp.float32), jnp.asarray(stds, jnp.float32))
+    assert float(divergence.reverse_kl(*given)) == pytest.approx(reverse, abs=1e-4)
+    assert float(divergence.forward_kl(*given)) == pytest.approx(forward, abs=1e-4)
+
+
+def test_jensen_shannon_is_that_of_the_diagnosis():
+    means, stds = divergence.start(40)
+    reference = aggregated_posterior_divergences(
+        2 * means, 0.3 * stds, 1.0, num_samples=100_000
+    )
+    value = float(divergence.jensen_shannon(2 * means, 0.3 * stds))
+    assert value == pytest.approx(reference.js, abs=0.005)
+
+
+def test_mmd_is_what_samples_say():
+    means, stds = divergence.start(5)
+    rng = np.random.default_rng(1)
+
+    def draw():
+        row = rng.integers(len(means), size=4000)
+        return means[row] + stds[row] * rng.standard_normal((4000, 2))
+
+    def kernel(a, b):
+        return np.exp(-0.5 * np.sum((a - b) ** 2, axis=1)).mean()
+
+    def prior():
+        return rng.standard_normal((4000, 2))
+
+    # Pairs of fresh samples: 200 rounds leave an error of about 0.0005.
+    sampled = np.mean(
+        [
+            kernel(draw(), draw())
+            - 2 * kernel(draw(), prior())
+            + kernel(prior(), prior())
+            for _ in range(200)
+        ]
+    )
+    assert float(divergence.mmd(means, stds)) == pytest.approx(sampled, abs=0.002)
+
+
+def test_only_hz_moves_the_means_towards_a_gaussian():
+    found = {
+        part: divergence.DIVERGENCE.run(
+            Cell.of("divergence", part=part, num_rows=300, steps=300)
+        ).row
+        for part in ("mmd", "hz")
+    }
+    assert found["mmd"]["value_after"] < 0.2 * found["mmd"]["value_before"]
+    assert found["mmd"]["p_value_after"] < 0.05
+    assert found["hz"]["p_value_after"] > 0.5
+    assert found["hz"]["std_after"] == pytest.approx(found["hz"]["std_before"])
+
+
+# ----- Truth drawn in pictures --------------------------------------------------------
+
+
+def test_oracle_quantiles_and_entropy_of_a_gaussian():
+    oracle = make_dataset("goldberg").oracle
+    inputs = np.linspace(0, 1, 7)[:, None]
+    std = oracle.noise_std(inputs)
+    wanted = oracle.mean(inputs) + std * norm.ppf(LEVELS)
+    found = oracle_quantiles(oracle, inputs, LEVELS)
+    np.testing.assert_allclose(found, wanted.T, atol=5e-3)
+    entropy = 0.5 * np.log(2 * np.pi * np.e * std[:, 0] ** 2)
+    np.testing.assert_allclose(oracle_entropy(oracle, inputs), entropy, atol=1e-4)
+
+
+# ----- HMC's draws from a file --------------------------------------------------------
+
+
+def test_draws_of_an_earlier_run_are_used(tmp_path, monkeypatch):
+    known = known_problem("depeweg", 0)
+    rng = np.random.default_rng(0)
+    truth = np.asarray(known.truth.weights)
+    weights = truth + 1e-3 * rng.standard_normal((3, 50, truth.size))
+    np.savez(tmp_path / "draws.npz", weights=weights)
+    monkeypatch.setenv(DRAWS_FILE, str(tmp_path / "draws.npz"))
+    draws, row = reference_draws(Cell.of("decomposition", kept=30), known)
+    assert draws.weights.shape == (30, truth.size)
+    np.testing.assert_allclose(draws.noise_std, 0.1**0.5, rtol=1e-6)
+    assert row["source"].startswith("draws.npz (sha256 ")
+    assert (row["num_chains"], row["num_draws"]) == (3, 50)
+    assert row["max_rhat"] < 1.2  # independent draws
+    # Chains at different places are told apart.
+    np.savez(tmp_path / "draws.npz", weights=weights + np.arange(3)[:, None, None])
+    _, row = reference_draws(Cell.of("decomposition", kept=30), known)
+    assert row["max_rhat"] > 1.5
+    assert not row["mixed"]
+
+
+def test_draws_that_do_not_fit_are_refused(tmp_path, monkeypatch):
+    known = known_problem("depeweg", 0)
+    cell = Cell.of("decomposition", kept=30)
+    monkeypatch.setenv(DRAWS_FILE, str(tmp_path / "none.npz"))
+    with pytest.raises(FileNotFoundError, match="names no file"):
+        reference_draws(cell, known)
+    np.savez(tmp_path / "none.npz", weights=np.zeros((2, 5, 7)))
+    with pytest.raises(ValueError, match=r"\[2, 5, 7\]; it must be \[chains, draws"):
+        reference_draws(cell, known)
+
+
+def test_distance_to_the_reference(tmp_path):
+    store, scale = Store(tmp_path), SCALES["smoke"]
+    grid = np.linspace(0, 1, 5)
+    names = [f"{m}_{p}" for m in ("entropy", "variance") for p in PARTS]
+    mixing = {"source": "x", "max_rhat": 1.0, "min_ess": 500.0, "mixed": True}
+    for cell in DECOMPOSITION.cells(scale, store)[1:]:
+        shift = 0.0 if cell["method"] == "hmc" else 0.5
+        arrays = {name: (1 + grid + shift) ** 2 for name in names}
+        row = mixing | {"num_chains": 2, "num_draws": 5}
+        store.save(cell, Outcome(row, arrays), 1.0)
+    found = distances(scale, store)
+    assert len(found) == 4
+    # As standard deviations the two differ by the shift.
+    np.testing.assert_allclose(found["variance_total"], 0.5)
+    np.testing.assert_allclose(found["entropy_total"], np.mean(grid + 1.25), rtol=1e-6)
+    np.testing.assert_allclose(found["entropy_rank"], 1.0)
+
+
+def test_the_final_elbo_leaves_out_stages_that_have_none():
+    history = np.array([[np.nan, np.nan], [np.nan, np.nan], [-5.0, 1.0], [-7.0, 2.0]])
+    np.testing.assert_array_equal(final_level(history), [-6.0, 1.5])
+    long = np.arange(20.0).reshape(10, 2)
+    np.testing.assert_array_equal(final_level(long), long[-4:].mean(axis=0))
+
+
+# ----- Cells --------------------------------------------------------------------------
+
+
+def test_identities_of_cells_at_paper_scale_stay(tmp_path):
+    """Results are kept under them: a change would orphan days of computation."""
+    store = Store(tmp_path)
+    ids = [
+        cell.id
+        for study in (THEORY, MAP_BIAS, ELBO_RANKING, BENCHMARK)
+        for cell in study.cells(SCALES["paper"], store)
+    ]
+    assert len(ids) == 136
+    digest = hashlib.sha256("\n".join(ids).encode()).hexdigest()
+    assert digest.startswith("373dc584ecf39b4c")
+
+
+def choose(store, study, scale, dataset, scores):
+    for method, score in scores.items():
+        row = {"chosen": [0.1, None, None, None], "validation": score}
+        cell = study.select_cell(scale, dataset, method)
+        store.save(cell, Outcome(row, {}), 1.0)
+
+
+def test_the_picture_shows_the_fits_that_the_benchmark_reports(tmp_path):
+    store, scale = Store(tmp_path), SCALES["paper"]
+    before = QUALITATIVE.cells(scale, store)
+    assert {cell.study for cell in before} == {"benchmark"}
+    assert len(before) == 6 * 4
+    choose(
+        store, BENCHMARK, scale, "lidar", {"bnn": 0, "mfvi": 1, "ncai0": 3, "ncai": 2}
+    )
+    after = [c for c in QUALITATIVE.cells(scale, store) if c.study == "qualitative"]
+    assert [c["method"] for c in after] == ["bnn", "mfvi", "ncai0"]
+    reported = BENCHMARK.report_cells(scale, store, "lidar", "ncai0")
+    assert after[2].settings == reported[0].settings
+    assert after[2]["split"] == 1
+
+
+def test_two_latent_dimensions_have_cells_of_their_own(tmp_path):
+    store, scale = Store(tmp_path), SCALES["paper"]
+    cells = LATENT_DIM.cells(scale, store)
+    assert {cell["dataset"] for cell in cells} == {"yacht", "energy"}
+    assert {cell["latent_dim"] for cell in cells} == {2}
+    others = {cell.id for cell in BENCHMARK.cells(scale, store)}
+    assert not others & {cell.id for cell in cells}
