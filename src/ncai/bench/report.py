@@ -166,6 +166,32 @@ def _quality(entries) -> list[str]:
     ]
 
 
+def _overhead(entries) -> list[str]:
+    rows = [
+        (
+            f"`{e['command']}`",
+            f"{min(e['overhead_seconds']):.1f} to {max(e['overhead_seconds']):.1f}",
+            f"{e['first_overhead_seconds']:.1f}",
+        )
+        for e in entries
+    ]
+    return [
+        f"## Beyond training: `ncai fit` on a table of {entries[0]['rows']} rows",
+        _table(("command", "seconds", "first call"), rows),
+    ]
+
+
+def _study(entries) -> list[str]:
+    rows = [
+        (e["workers"], e["cells"], f"{3600 * e['cells'] / e['seconds']:.0f}")
+        for e in entries
+    ]
+    return [
+        "## Study: report cells of Goldberg at paper scale, MFVI and NCAI",
+        _table(("workers", "cells timed", "cells an hour"), rows),
+    ]
+
+
 SECTIONS = {
     "fits": _fits,
     "time_to_quality": _quality,
@@ -174,4 +200,6 @@ SECTIONS = {
     "hz": _hz,
     "growth_with_rows": _growth,
     "predictions": _predictions,
+    "fit_overhead": _overhead,
+    "study": _study,
 }

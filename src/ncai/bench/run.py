@@ -6,6 +6,7 @@ from functools import partial
 from pathlib import Path
 
 from ncai.atomic import replacing
+from ncai.bench.command_time import fit_overhead
 from ncai.bench.fits import compare_fits
 from ncai.bench.machine import describe_machine
 from ncai.bench.predictions import prediction_rates
@@ -14,6 +15,7 @@ from ncai.bench.quality_time import time_to_quality
 from ncai.bench.report import markdown
 from ncai.bench.statistics import compare_hz
 from ncai.bench.steps import growth_with_rows, step_costs
+from ncai.bench.study_rate import study_rates
 
 QUICK = {"step_costs": partial(step_costs, num_steps=300, repeats=3)}
 ALL = {
@@ -23,6 +25,8 @@ ALL = {
     "growth_with_rows": growth_with_rows,
     "predictions": prediction_rates,
     "time_to_quality": time_to_quality,
+    "fit_overhead": fit_overhead,
+    "study": study_rates,
     "fits": compare_fits,
 }
 
