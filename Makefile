@@ -1,5 +1,6 @@
 # make demo   set up, then fit the embedded example and draw its picture
 # make test   set up, then run the tests
+# make docs   build the documentation into build/site
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
@@ -8,7 +9,7 @@ TEST_ENV := JAX_COMPILATION_CACHE_DIR=$(CURDIR)/$(VENV)/jax-cache \
             JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS=0.3 \
             MPLBACKEND=Agg
 
-.PHONY: demo test test-slow bench peers lint types setup clean
+.PHONY: demo test test-slow bench peers lint types docs setup clean
 
 setup: $(VENV)/.ready
 
@@ -48,6 +49,9 @@ lint: setup
 
 types: setup
 	$(BIN)/pyright
+
+docs: setup
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 
 clean:
 	rm -rf $(VENV) demo

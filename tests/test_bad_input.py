@@ -118,7 +118,7 @@ ARGUMENTS = [
     ),
     (
         {"inference": "marginal", "latent_dim": 3},
-        ["inference='marginal'", "not 3", "use 'ncai'"],
+        ["inference='marginal'", "not 3", "use 'iwae'"],
     ),
     (
         {"inference": "marginal", "noise_variance": "empirical"},

@@ -344,7 +344,7 @@ def test_keep_weighted_is_no_worse_than_the_best_on_held_out_rows():
     model, shares = shares_and_scores("weighted")
     assert shares.sum() == pytest.approx(1)
     assert (shares > 0).all()
-    valid = model._validation_rows(*data(20, seed=5), model.scaling_, 1)
+    valid = model.scaling_.apply(model._validation_rows(*data(20, seed=5), 1))
     key = jax.random.split(jax.random.key(model.seed_), 3)[2]  # as `fit_rows` scores
     log_probs = np.stack(
         [score_rows(model.posterior_.select(i), valid, key) for i in range(len(shares))]

@@ -1,13 +1,17 @@
 """Export to ArviZ, scores for active learning, and the warning about memory."""
 
+import copy
 import sys
 
+import jax
 import numpy as np
 import pytest
 
 from ncai import BNNLVRegressor, acquisition, estimators, memory
 from ncai.export import to_arviz
 from ncai.networks import MLP, FlatNetwork
+from ncai.posterior import SamplePosterior
+from ncai.types import Unknowns
 
 QUICK = {
     "max_steps": 20,
@@ -46,17 +50,30 @@ def test_arviz_has_the_draws_of_the_posterior(model):
     assert found.attrs["inference"] == "ncai"
 
 
-def test_arviz_has_a_samplers_chains_as_they_are():
+def test_arviz_has_a_samplers_chains_as_they_are(model):
     pytest.importorskip("arviz")
-    sampled = BNNLVRegressor(
-        inference="hmc", n_chains=2, n_warmup=5, n_draws=6, **QUICK
-    ).fit(X, Y)
-    data = to_arviz(sampled)
-    np.testing.assert_array_equal(
-        data.posterior["W"].to_numpy(), sampled.posterior_.samples.weights
+    one = model.posterior_
+    num_rows, num_weights = len(model.training_rows_), one.mean.weights.shape[1]
+    samples = Unknowns(
+        RNG.normal(size=(2, 6, num_weights)),
+        RNG.normal(size=(2, 6, num_rows, 1)),
+        RNG.normal(size=(2, 6, 1)),
     )
-    assert data.posterior["z"].shape == (2, 6, 40, 1)
-    assert data.observed_data["y"].shape == (40, 1)
+    priors = jax.tree.map(lambda a: np.repeat(np.asarray(a), 2, axis=0), one.priors)
+    sampled = copy.copy(model)
+    sampled.posterior_ = SamplePosterior(one.model, samples, priors, np.ones(2) / 2)
+    sampled.settings_ = model.settings_ | {"inference": "hmc"}
+    data = to_arviz(sampled)
+    np.testing.assert_array_equal(data.posterior["W"], samples.weights)
+    np.testing.assert_array_equal(data.posterior["z"], samples.latents)
+    np.testing.assert_allclose(
+        data.posterior["noise_std"] ** 2, np.exp(samples.log_noise_var)
+    )
+    assert data.posterior["latent_std"].shape == (2, 6)
+    assert data.observed_data["y"].shape == (num_rows, 1)
+    # With z integrated out of training there are no joint draws of it.
+    sampled.settings_ = model.settings_ | {"inference": "hmc_marginal"}
+    assert "z" not in to_arviz(sampled).posterior
 
 
 def test_z_is_left_out_where_there_is_none_to_give(model, tmp_path):

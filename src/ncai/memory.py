@@ -28,7 +28,7 @@ def warn_if_large(what: str, needed: float, advice: str) -> None:
         warnings.warn(
             f"{what} needs about {_gigabytes(needed)} of memory, and "
             f"{_gigabytes(free)} is free: {advice}.",
-            stacklevel=4,
+            stacklevel=3,  # the caller of the estimator
         )
 
 

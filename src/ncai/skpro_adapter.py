@@ -3,6 +3,8 @@
 Needs the extra `ncai[skpro]`.
 """
 
+from typing import Any
+
 import numpy as np
 import pandas as pd
 from sklearn.base import clone
@@ -42,20 +44,22 @@ class NCAIDistribution(BaseDistribution):
         "distr:paramtype": "nonparametric",
     }
 
+    index: Any  # None for a single distribution, else pandas' kind
+    columns: Any
+
     def __init__(self, predictive: PredictiveDistribution, index=None, columns=None):
         self.predictive = predictive
         super().__init__(index=index, columns=columns)
 
     def _iloc(self, rowidx=None, colidx=None):
-        if np.ndim(rowidx) == 0 and rowidx is not None and np.ndim(colidx) == 0:
-            if colidx is not None:
-                return self._iat(rowidx, colidx)
+        if all(i is not None and np.ndim(i) == 0 for i in (rowidx, colidx)):
+            return self._iat(rowidx, colidx)
         rows = np.arange(len(self.predictive))
         if rowidx is not None:
             rows = np.atleast_1d(rows[rowidx])
         columns = self.columns
         if colidx is not None:
-            columns = columns[np.atleast_1d(colidx)]
+            columns = columns[np.atleast_1d(np.asarray(colidx))]
         return type(self)(
             self.predictive[rows], index=self.index[rows], columns=columns
         )
@@ -66,7 +70,7 @@ class NCAIDistribution(BaseDistribution):
         return type(self)(self.predictive[rowidx])
 
     def _shaped(self, values: np.ndarray):
-        return np.reshape(values, self.shape)
+        return np.reshape(values, self.shape)  # pyright: ignore
 
     def _mean(self):
         return self._shaped(self.predictive.mean())
@@ -155,13 +159,15 @@ class NCAIProbaRegressor(BaseProbaRegressor):
         estimator = self.estimator
         if estimator is None:
             estimator = BNNLVRegressor()
-        self.estimator_ = clone(estimator).fit(X, y.iloc[:, 0])  # pyright: ignore
+        self.estimator_ = clone(estimator).fit(  # pyright: ignore
+            _with_text_names(X), y.iloc[:, 0]
+        )
         self._target_columns = y.columns
         return self
 
     def _predict_proba(self, X):
         return NCAIDistribution(
-            self.estimator_.predict_dist(X),
+            self.estimator_.predict_dist(_with_text_names(X)),
             index=X.index,
             columns=self._target_columns,
         )
@@ -182,3 +188,8 @@ class NCAIProbaRegressor(BaseProbaRegressor):
             {"estimator": BNNLVRegressor(inference="mfvi", **quick)},
             {"estimator": BNNLVRegressor(latent_dim=0, **quick)},
         ]
+
+
+def _with_text_names(X: pd.DataFrame) -> pd.DataFrame:
+    """The names of columns as text: skpro allows any, scikit-learn no mixture."""
+    return X.set_axis(X.columns.astype(str), axis=1)
