@@ -1,7 +1,27 @@
-"""Fixtures that more than one file uses; nothing here acts on its own."""
+"""Fixtures that more than one file uses, and one thing that every process needs."""
+
+from pathlib import Path
 
 import jax
 import pytest
+
+# Linux gives a process 65,530 memory maps, and a compiled program takes several: a
+# process that runs hundreds of tests would be aborted in the middle of one.
+MOST_MEMORY_MAPS = 25_000
+TESTS_BETWEEN_LOOKS = 10
+_tests_run = 0
+
+
+def pytest_runtest_teardown(item, nextitem):
+    """Let go of compiled programs before there are too many."""
+    global _tests_run
+    del item, nextitem
+    _tests_run += 1
+    maps = Path("/proc/self/maps")
+    if _tests_run % TESTS_BETWEEN_LOOKS or not maps.exists():
+        return
+    if maps.read_bytes().count(b"\n") > MOST_MEMORY_MAPS:
+        jax.clear_caches()
 
 
 @pytest.fixture

@@ -132,9 +132,15 @@ def test_free_memory_is_read(tmp_path):
 def test_estimates_grow_as_the_work_does():
     network = FlatNetwork(MLP((50,)), 3, 1, 1)
     settings = {"inference": "ncai", "n_restarts": 10, "n_mc_samples": 1}
-    small = memory.fit_bytes(settings, network, 1_000)
-    large = memory.fit_bytes(settings, network, 1_000_000)
-    assert 500 < large / small < 1_001
+    none, small, large = (
+        memory.fit_bytes(settings, network, rows) for rows in (0, 1_000, 1_000_000)
+    )
+    assert (large - none) == 1_000 * (small - none)
+    # At least the hidden values of one pass of ten restarts.
+    assert small - none > 4 * 1_000 * 50 * 10
+    # "marginal" goes through rows in blocks, so z on a grid does not multiply them.
+    blocks = memory.fit_bytes(settings | {"inference": "marginal"}, network, 100_000)
+    assert blocks < 1.1 * memory.fit_bytes(settings, network, 100_000)
     sampler = {"inference": "hmc", "n_chains": 4, "n_draws": 1000}
     # The draws of z alone.
     assert memory.fit_bytes(sampler, network, 10_000) > 4 * 4 * 1000 * 10_000

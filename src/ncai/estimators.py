@@ -99,9 +99,10 @@ class BNNLVRegressor(RegressorMixin, BaseEstimator):
         n_draws: draws kept from each chain.
         n_weight_draws: draws of W in a prediction.
         n_latent_draws: values of z for each of them.
-        target_transform: train on "none", "log" or "yeo_johnson" of y, or "auto": the
-            one of them whose density of the held-out rows, in the units of y, is best
-            (each is fitted). Predictions are always about y.
+        target_transform: train on "none", "log" or "yeo_johnson" of y; or "auto": fit
+            "none" and "log" ("yeo_johnson" where y is not all positive), and take the
+            one whose density of the held-out rows, in the units of y, is better.
+            Predictions are always about y.
         standardize: scale X and y inside to mean 0 and standard deviation 1.
         progress: show a progress bar.
         random_state: seed; the same seed gives the same result.

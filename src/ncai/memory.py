@@ -16,9 +16,12 @@ STEP_COPIES = 8
 # Parameters, gradient, two moments of Adam, the best found so far; as mean and scale.
 STATE_COPIES = 10
 RESTARTS_AT_ONCE = 5
-# Nodes of z that are looked at together where z is integrated out.
-LATENT_NODES = 32
+# Nodes of z where it is integrated out, at most; and rows that "marginal" then sees.
+LATENT_NODES = 64
+BATCH_ROWS = 512
 FLOAT = 4
+# What compiling and the programs themselves take (measured: 200 to 300 MB).
+PROGRAMS = 200_000_000
 
 
 def warn_if_large(what: str, needed: float, advice: str) -> None:
@@ -60,10 +63,15 @@ def fit_bytes(settings: Mapping[str, Any], network: FlatNetwork, num_rows: int) 
         groups = min(num_threads(), -(-settings["n_restarts"] // RESTARTS_AT_ONCE))
         at_once = min(settings["n_restarts"], RESTARTS_AT_ONCE * groups)
         samples = settings["n_mc_samples"]
-    if settings["inference"] in ("marginal", "hmc_marginal"):
-        samples *= LATENT_NODES
-    hidden = num_rows * hidden_values(network)
-    return data + FLOAT * (kept + STEP_COPIES * at_once * samples * hidden)
+    # The warm start sees all rows. Where z is integrated out, later steps hold a value
+    # for each node of z too: of a block of rows, or of all rows without their layers.
+    values = num_rows * samples * hidden_values(network)
+    if settings["inference"] == "marginal":
+        nodes = LATENT_NODES * hidden_values(network)
+        values = max(values, min(num_rows, BATCH_ROWS) * nodes)
+    elif settings["inference"] == "hmc_marginal":
+        values += num_rows * LATENT_NODES
+    return PROGRAMS + data + FLOAT * (kept + STEP_COPIES * at_once * values)
 
 
 def prediction_bytes(

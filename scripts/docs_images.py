@@ -1,0 +1,149 @@
+"""The pictures of docs: `python scripts/docs_images.py`.
+
+Made with few steps: minutes, not hours. They show the pattern, not the best fit.
+"""
+
+from pathlib import Path
+
+import numpy as np
+from matplotlib.backends.backend_agg import FigureCanvasAgg
+from matplotlib.figure import Figure
+
+from ncai import BNNLVRegressor, make_dataset, plot
+
+DOCS = Path(__file__).parents[1] / "docs" / "images"
+# Heavy-Tail with its true noise and prior, as in `ncai demo`.
+SETTINGS = {
+    "preset": "paper",
+    "standardize": False,
+    "noise_variance": 0.1,
+    "latent_variance": 0.01,
+    "input_tolerance": 0.1,
+    "target_tolerance": 1.0,
+    "max_steps": 6_000,
+    "n_restarts": 5,
+    "random_state": 0,
+}
+METHODS = {"MFVI": "mfvi", "NCAI": "ncai"}
+
+
+def figure(columns: int, width: float, height: float):
+    made = Figure(figsize=(width, height), layout="constrained")
+    FigureCanvasAgg(made)
+    return made, made.subplots(1, columns)
+
+
+def save(made: Figure, name: str) -> None:
+    DOCS.mkdir(parents=True, exist_ok=True)
+    made.savefig(DOCS / name, dpi=80)
+    print(DOCS / name)
+
+
+def truth(data) -> None:
+    """One function, moved by z: where the shape of the noise comes from."""
+    made, (left, right) = figure(2, 9, 3.6)
+    x = np.linspace(-4, 4, 200)[:, None]
+    width = data.truth.latent_var**0.5
+    for units, shade in zip((-2, -1, 0, 1, 2), (0.35, 0.6, 1, 0.6, 0.35), strict=True):
+        latents = np.full_like(x, units * width)
+        left.plot(
+            x,
+            data.oracle.function(x, latents),
+            color=plot.COLOURS["NCAI"],
+            alpha=shade,
+            linestyle="--" if units < 0 else "-",
+            label=f"z = {units} prior widths",
+        )
+    left.legend(frameon=False, fontsize=8)
+    left.set(xlabel="x", ylabel="f(x, z)", title="one curve for each value of z")
+    rows = data.train
+    plot.density(
+        data.oracle, rows.inputs, rows.targets, right, colour=plot.COLOURS["truth"]
+    )
+    right.set_title("z drawn anew for each row: the density of y")
+    save(made, "latent_curves.png")
+
+
+def true_cdf(oracle, inputs, targets) -> np.ndarray:
+    grid = np.linspace(targets.min() - 3, targets.max() + 3, 2_000)
+    density = np.exp(oracle.log_prob_grid(inputs, grid))
+    below = np.cumsum(density, axis=1) * (grid[1] - grid[0])
+    return np.array(
+        [np.interp(y, grid, row) for y, row in zip(targets[:, 0], below, strict=True)]
+    )
+
+
+def memorising(data, models) -> None:
+    """z against x, coloured by where y lies among its neighbours."""
+    made, axes = figure(3, 12, 3.6)
+    rows = data.train
+    share = true_cdf(data.oracle, rows.inputs, rows.targets)
+    panels = [("the z that made the data", rows.latents / data.truth.latent_var**0.5)]
+    for name, model in models.items():
+        index = model.train_index_
+        means = np.full((len(rows.inputs), 1), np.nan)
+        means[index] = (
+            model.latent_posterior_.mean / model.posterior_.latent_prior_std()
+        )
+        panels.append((f"z inferred by {name}", means))
+    for ax, (title, latents) in zip(axes, panels, strict=True):
+        dots = ax.scatter(rows.inputs, latents, c=share, cmap="viridis", s=12)
+        for edge in (-2, 2):
+            ax.axhline(edge, color="grey", linestyle="--", linewidth=0.8)
+        ax.set(title=title, xlabel="x", ylim=(-4.5, 4.5))
+    axes[0].set_ylabel("z, in widths of its prior")
+    made.colorbar(dots, ax=axes, label="share of p(y|x) below y")
+    save(made, "memorising.png")
+
+
+def densities(data, models) -> None:
+    made, axes = figure(3, 12, 3.8)
+    rows = data.train
+    panels = {"truth": data.oracle, **models}
+    for ax, (name, model) in zip(axes, panels.items(), strict=True):
+        plot.density(
+            model,
+            rows.inputs,
+            rows.targets,
+            ax,
+            colour=plot.COLOURS[name],
+            x_limits=(-4.2, 4.2),
+            y_limits=(-10, 10),
+        )
+        ax.set_title(name)
+    save(made, "densities.png")
+
+
+def split() -> None:
+    """Three clusters of rows (Depeweg): noise where data are, ignorance between."""
+    data = make_dataset("depeweg", 0)
+    rows = data.train
+    model = BNNLVRegressor(
+        inference="marginal", max_steps=1_000, n_restarts=4, random_state=0
+    ).fit(rows.inputs, rows.targets[:, 0])
+    made, (left, right) = figure(2, 10, 3.8)
+    x = np.linspace(-7, 7, 150)[:, None]
+    plot.density(model, rows.inputs, rows.targets, left, x_limits=(-7, 7))
+    plot.decomposition(model, x, right)
+    save(made, "split.png")
+
+
+def main() -> None:
+    data = make_dataset("heavy_tail", 0)
+    truth(data)
+    models = {
+        name: BNNLVRegressor(inference=method, **SETTINGS).fit(
+            data.train.inputs,
+            data.train.targets[:, 0],
+            X_valid=data.valid.inputs,
+            y_valid=data.valid.targets[:, 0],
+        )
+        for name, method in METHODS.items()
+    }
+    memorising(data, models)
+    densities(data, models)
+    split()
+
+
+if __name__ == "__main__":
+    main()
