@@ -59,8 +59,8 @@ def to_arviz(model, n_draws: int = 1000, seed: int = 0):
     }
     coords = {} if model.train_index_ is None else {"row": model.train_index_}
     found = arviz.from_dict(**groups, dims=dims, coords=coords)
-    found.posterior.attrs["inference"] = model.settings_["inference"]
-    found.posterior.attrs["inference_library"] = "ncai"
+    found["posterior"].attrs["inference"] = model.settings_["inference"]
+    found["posterior"].attrs["inference_library"] = "ncai"
     return found
 
 

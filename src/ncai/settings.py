@@ -11,7 +11,6 @@ import jax.numpy as jnp
 import numpy as np
 
 from ncai.inference.base import Inference, Training
-from ncai.inference.hmc import HMC
 from ncai.inference.importance import ImportanceWeighted
 from ncai.inference.map import MAP
 from ncai.inference.marginal import Marginal
@@ -293,6 +292,8 @@ def build_method(s: Mapping[str, Any], start: Unknowns | None) -> Inference:
     if name == "map":
         return MAP(training, given=start)
     if name in ("hmc", "hmc_marginal"):
+        from ncai.inference.hmc import HMC  # BlackJAX takes a while to import
+
         return HMC(
             marginal=name == "hmc_marginal",
             num_chains=s["n_chains"],

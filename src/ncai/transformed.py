@@ -91,8 +91,8 @@ class TransformedPredictive(PredictiveDistribution):
     def log_prob(self, y: ArrayLike) -> np.ndarray:
         """Log p(y|x), [N]: the joint density of all outputs."""
         targets = self._targets(y, "y")
-        inside = np.isfinite(self.transform.forward(targets)).all(axis=1)
-        safe = np.where(inside[:, None], targets, self.transform.inverse(0.0))
+        inside = np.all(np.isfinite(self.transform.forward(targets)), axis=1)
+        safe = np.where(inside.reshape(-1, 1), targets, self.transform.inverse(0.0))
         log_density = super().log_prob(self.transform.forward(safe))
         log_density = log_density + self.transform.log_slope(safe).sum(axis=1)
         return np.where(inside, log_density, -np.inf)
