@@ -32,7 +32,7 @@ class Result:
     posterior: Posterior
     fit: Fit
     train_index: np.ndarray
-    chosen_on: np.ndarray  # rows that were trained on before one was chosen
+    first_train_index: np.ndarray  # before a refit adds the held-out rows
     scores: np.ndarray
     score_name: str
     seconds: float
@@ -99,7 +99,7 @@ def fit_rows(
         train_index, held = hold_out(len(rows), settings["validation_fraction"], seed)
         if len(held):
             valid = rows.pick(held)
-    train, chosen_on = rows.pick(train_index), train_index
+    train, first_train_index = rows.pick(train_index), train_index
     method = build_method(settings, pad_start(start, train_index))
     fit = method.fit(method_key, model, to_data(train), driver)
     _warn_of_losses(fit)
@@ -133,7 +133,9 @@ def fit_rows(
         )
     posterior = _without_padding(posterior, len(train_index))
     seconds = time.monotonic() - started
-    return Result(posterior, fit, train_index, chosen_on, scores, score_name, seconds)
+    return Result(
+        posterior, fit, train_index, first_train_index, scores, score_name, seconds
+    )
 
 
 def fit_scaled(
@@ -149,6 +151,7 @@ def fit_scaled(
 
     Of several, the one with the best density of the held-out rows in the units of y.
     """
+    started = time.monotonic()
     best, best_score = None, -np.inf
     names = _transforms_to_try(rows, settings, valid)
     time_limit = settings["time_limit"]
@@ -169,14 +172,16 @@ def fit_scaled(
             return scaling, result
         held = valid
         if held is None:
-            held = rows.pick(np.setdiff1d(np.arange(len(rows)), result.chosen_on))
+            unseen = np.setdiff1d(np.arange(len(rows)), result.first_train_index)
+            held = rows.pick(unseen)
         score = result.scores.max() + scaling.log_density_shift(held)
         if best is None or score > best_score:
             best, best_score = (scaling, result), score
         if result.fit.interrupted:
             break
     assert best is not None
-    return best
+    scaling, result = best
+    return scaling, replace(result, seconds=time.monotonic() - started)
 
 
 def _transforms_to_try(rows: Rows, settings, valid: Rows | None) -> list[str]:

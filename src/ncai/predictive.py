@@ -1,8 +1,9 @@
 """The posterior predictive p(y|x, D): one object for everything one asks of it."""
 
+import copy
 import functools
 import reprlib
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -90,22 +91,16 @@ class PredictiveDistribution:
             f"latent_draws={self._nodes().shape[1]})"
         )
 
-    def __getitem__(self, index) -> "PredictiveDistribution":
+    def __getitem__(self, index) -> Self:
         """The rows that `index` (number, slice, mask or list of numbers) picks."""
         rows = np.atleast_1d(np.arange(len(self))[index])
-        part = PredictiveDistribution(
-            network=self.network,
-            inputs=self.inputs[rows],
-            draws=self.draws,
-            num_latent_draws=self.num_latent_draws,
-            target_shift=self.target_shift,
-            target_scale=self.target_scale,
-            single_output=self.single_output,
-        )
+        part = copy.copy(self)
+        part.__dict__.pop("_moments", None)  # those of all rows
+        part.inputs = self.inputs[rows]
         part._row_ids = self._row_ids[rows]
         return part
 
-    def starting_at(self, row: int) -> "PredictiveDistribution":
+    def starting_at(self, row: int) -> Self:
         """The same rows, counted from `row` on: a piece of a longer table.
 
         Samples then are what they would be had the whole table been predicted at once.

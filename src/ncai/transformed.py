@@ -42,22 +42,6 @@ class TransformedPredictive(PredictiveDistribution):
         super().__init__(**options)
         self.transform = transform
 
-    def __getitem__(self, index) -> "TransformedPredictive":
-        """The rows that `index` (number, slice, mask or list of numbers) picks."""
-        rows = np.atleast_1d(np.arange(len(self))[index])
-        part = TransformedPredictive(
-            transform=self.transform,
-            network=self.network,
-            inputs=self.inputs[rows],
-            draws=self.draws,
-            num_latent_draws=self.num_latent_draws,
-            target_shift=self.target_shift,
-            target_scale=self.target_scale,
-            single_output=self.single_output,
-        )
-        part._row_ids = self._row_ids[rows]
-        return part
-
     # ----- Moments --------------------------------------------------------------------
 
     @functools.cached_property

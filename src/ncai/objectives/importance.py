@@ -13,25 +13,11 @@ import jax.numpy as jnp
 from jax.scipy.special import logsumexp
 from jaxtyping import Array, Float
 
-from ncai.model import (
-    LOG_2PI,
-    Model,
-    NoiseMoments,
-    PriorState,
-    log_hyperprior,
-    update_priors,
-)
+from ncai.model import LOG_2PI, Model, NoiseMoments, PriorState
 from ncai.objectives.elbo import Report
+from ncai.objectives.marginal import tempered_bound, with_weight_variance
 from ncai.types import Data
-from ncai.variational import (
-    Draw,
-    MeanField,
-    gaussian_kl,
-    noise_kl,
-    noise_moments,
-    scale_of,
-    second_moments,
-)
+from ncai.variational import Draw, MeanField, noise_moments, scale_of
 
 
 @partial(
@@ -80,36 +66,16 @@ class NegativeImportanceBound:
         del step
         noise = noise_moments(model, priors, draw.mean, draw.scale)
         bound = importance_bound(model, data, draw, noise, priors.latent_variance)
-        terms = {
-            "expected_log_likelihood": data.row_weights @ bound,
-            "kl_weights": gaussian_kl(
-                draw.mean.weights, draw.scale.weights, priors.weight_variance
-            ),
-            "log_hyperprior": log_hyperprior(model, priors),
-        }
-        if model.noise_is_unknown:
-            terms["kl_noise"] = noise_kl(model, draw.mean, draw.scale)
-        prior_terms = (
-            terms["kl_weights"] + terms.get("kl_noise", 0.0) - terms["log_hyperprior"]
+        return tempered_bound(
+            data.row_weights @ bound, draw, priors, model, self.temperature
         )
-        terms["elbo"] = terms["expected_log_likelihood"] - prior_terms
-        value = self.temperature * prior_terms - terms["expected_log_likelihood"]
-        return value, Report(terms, jnp.zeros(data.targets.shape[1]))
 
     def update_priors(
         self, draw: Draw, priors: PriorState, model: Model, data: Data, report: Report
     ) -> PriorState:
         """Coordinate descent on the variance of W alone."""
-        weights, latents = second_moments(draw.mean, draw.scale, data)
-        updated = update_priors(
-            model,
-            priors,
-            weights,
-            latents,
-            report.squared_error,
-            jnp.sum(data.row_weights),
-        )
-        return priors._replace(weight_variance=updated.weight_variance)
+        del data, report
+        return with_weight_variance(model, priors, draw)
 
 
 def importance_bound(

@@ -108,29 +108,17 @@ class NegativeMarginalElbo:
                 model, data, rule, weights, noise, priors.latent_variance
             )
 
-        terms = {
-            "expected_log_likelihood": num_batches
-            * jnp.mean(
-                jnp.stack(
-                    [
-                        log_likelihood(draw.weights[s], shifts[s])
-                        for s in range(self.num_samples)
-                    ]
-                )
-            ),
-            "kl_weights": gaussian_kl(
-                draw.mean.weights, draw.scale.weights, priors.weight_variance
-            ),
-            "log_hyperprior": log_hyperprior(model, priors),
-        }
-        if model.noise_is_unknown:
-            terms["kl_noise"] = noise_kl(model, draw.mean, draw.scale)
-        prior_terms = (
-            terms["kl_weights"] + terms.get("kl_noise", 0.0) - terms["log_hyperprior"]
+        expected = jnp.mean(
+            jnp.stack(
+                [
+                    log_likelihood(draw.weights[s], shifts[s])
+                    for s in range(self.num_samples)
+                ]
+            )
         )
-        terms["elbo"] = terms["expected_log_likelihood"] - prior_terms
-        value = self.temperature * prior_terms - terms["expected_log_likelihood"]
-        return value, Report(terms, jnp.zeros(data.targets.shape[1]))
+        return tempered_bound(
+            num_batches * expected, draw, priors, model, self.temperature
+        )
 
     def _batch(self, data: Data, step) -> tuple[Data, int]:
         """The block of rows whose turn it is, and how many blocks there are."""
@@ -153,17 +141,43 @@ class NegativeMarginalElbo:
         report: Report,
     ) -> PriorState:
         """Coordinate descent on the variance of W; that of z has no say here."""
-        draw, _ = prepared
-        weights = draw.mean.weights**2 + draw.scale.weights**2
-        updated = update_priors(
-            model,
-            priors,
-            weights,
-            jnp.zeros(()),
-            report.squared_error,
-            jnp.sum(data.row_weights),
-        )
-        return priors._replace(weight_variance=updated.weight_variance)
+        del data, report
+        return with_weight_variance(model, priors, prepared[0])
+
+
+def tempered_bound(
+    expected_log_likelihood: Float[Array, ""],
+    draw: Draw,
+    priors: PriorState,
+    model: Model,
+    temperature: float | Float[Array, ""],
+) -> tuple[Float[Array, ""], Report]:
+    """Temperature times what the prior of W and noise says, less the likelihood."""
+    terms = {
+        "expected_log_likelihood": expected_log_likelihood,
+        "kl_weights": gaussian_kl(
+            draw.mean.weights, draw.scale.weights, priors.weight_variance
+        ),
+        "log_hyperprior": log_hyperprior(model, priors),
+    }
+    if model.noise_is_unknown:
+        terms["kl_noise"] = noise_kl(model, draw.mean, draw.scale)
+    prior_terms = (
+        terms["kl_weights"] + terms.get("kl_noise", 0.0) - terms["log_hyperprior"]
+    )
+    terms["elbo"] = expected_log_likelihood - prior_terms
+    value = temperature * prior_terms - expected_log_likelihood
+    return value, Report(terms, jnp.zeros(model.network.output_dim))
+
+
+def with_weight_variance(model: Model, priors: PriorState, draw: Draw) -> PriorState:
+    """Coordinate descent on the variance of W; that of z has no say here."""
+    squares = draw.mean.weights**2 + draw.scale.weights**2
+    nothing = jnp.zeros(model.network.output_dim)
+    updated = update_priors(
+        model, priors, squares, jnp.zeros(()), nothing, jnp.ones(())
+    )
+    return priors._replace(weight_variance=updated.weight_variance)
 
 
 def smoothed_log_likelihood(
