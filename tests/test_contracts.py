@@ -12,12 +12,13 @@ from scipy.special import logsumexp
 from sklearn.exceptions import NotFittedError
 
 from ncai import BNNLVRegressor, BNNRegressor, FitFailedError, make_dataset, optimise
-from ncai.fitting import hold_out, padded_size, score_rows, stacking_weights
+from ncai.choosing import score_rows, stacking_weights
+from ncai.fitting import hold_out, padded_size
 from ncai.latent_inference import infer_latents
 from ncai.model import Model, PriorState, Variance
 from ncai.networks import MLP, FlatNetwork
 from ncai.posterior import GaussianPosterior, split_draws
-from ncai.settings import METHODS, PRESETS, resolve
+from ncai.settings import METHOD_PRESETS, METHODS, PRESETS, resolve
 from ncai.types import Data, Unknowns
 
 # BlackJAX wants its adaptation called in a new way; the sampler still works.
@@ -97,7 +98,8 @@ def test_reports_how_it_went(method):
     model = fitted(method)
     assert model.stop_reasons_
     assert all(re.fullmatch(r"[\w -]+: .+", reason) for reason in model.stop_reasons_)
-    assert model.restart_scores_.shape == (2,)
+    # With "marginal" those of the quick fit come after.
+    assert model.restart_scores_.shape == (4 if method == "marginal" else 2,)
     assert np.isfinite(model.restart_scores_).all()
     assert model.restarts_lost_ == 0
     assert model.n_iter_ >= 50
@@ -246,7 +248,9 @@ def test_a_preset_fills_what_is_none_and_nothing_else(preset):
     model = BNNLVRegressor(preset=preset, **given)
     settings = resolve(model.get_params())
     assert {name: settings[name] for name in given} == given
-    for name, value in PRESETS[preset].items():
+    method = PRESETS[preset]["inference"]
+    own = METHOD_PRESETS.get((preset, method), {})
+    for name, value in (PRESETS[preset] | own).items():
         if name not in given:
             assert settings[name] == value
             assert getattr(model, name, None) is None

@@ -14,6 +14,7 @@ from ncai.posterior import SamplePosterior
 from ncai.types import Unknowns
 
 QUICK = {
+    "inference": "ncai",
     "max_steps": 20,
     "n_restarts": 2,
     "hidden": (4,),

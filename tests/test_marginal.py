@@ -4,10 +4,16 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from scipy.stats import norm
+from scipy.stats import multivariate_normal, norm
 
 from ncai.inference.base import Training, mean_field_at
-from ncai.inference.marginal import NODES, REACH, Marginal, in_batches
+from ncai.inference.marginal import (
+    NODES,
+    REACH,
+    Marginal,
+    even_batches,
+    in_batches,
+)
 from ncai.model import Model, NoiseMoments, Variance, initial_priors
 from ncai.networks import MLP, FlatNetwork
 from ncai.objectives.elbo import NegativeElbo
@@ -105,7 +111,7 @@ def test_it_bounds_the_elbo_of_any_q_of_z_from_above():
         assert np.mean(elbos) < float(report.terms["elbo"]) + 3 * error
 
 
-def test_restarts_have_temperatures_of_their_own_and_z_from_quadrature():
+def test_restarts_have_temperatures_of_their_own():
     training = Training(
         num_restarts=3, max_steps=60, warm_start_steps=20, schedule="cosine"
     )
@@ -115,10 +121,7 @@ def test_restarts_have_temperatures_of_their_own_and_z_from_quadrature():
     spreads = np.asarray(fit.posterior.scale.weights).mean(axis=1)
     assert spreads[1] < spreads[0]  # the cold one is narrower
     assert spreads[1] < spreads[2]
-    assert fit.posterior.mean.latents.shape == (3, NUM_ROWS, 1)
-    assert np.all(np.asarray(fit.posterior.scale.latents) > 0)
-    assert np.all(np.asarray(fit.posterior.scale.latents) < 1.2)
-    # The refit strips the latents and finds them again.
+    assert fit.posterior.mean.latents.shape == (3, 0, 1)  # z has no q of its own
     q = MeanField(
         fit.posterior.mean,
         jax.tree.map(lambda s: raw_scale_of(jnp.maximum(s, 1e-6)), fit.posterior.scale),
@@ -128,7 +131,7 @@ def test_restarts_have_temperatures_of_their_own_and_z_from_quadrature():
     again = method.continue_from(
         jax.random.key(1), model, DATA, q, fit.posterior.priors, Driver()
     )
-    assert again.posterior.mean.latents.shape == (3, NUM_ROWS, 1)
+    assert again.posterior.mean.latents.shape == (3, 0, 1)
 
 
 def test_a_start_is_narrow_around_given_values():
@@ -225,3 +228,45 @@ def test_blocks_of_rows_add_up_to_all_of_them():
     assert np.mean(parts) == pytest.approx(whole, rel=1e-4)
     assert len({round(part, 3) for part in parts}) == 3
     assert likelihood(blocks, batches, 3.0) == pytest.approx(parts[0])
+
+
+def test_several_outputs_of_a_linear_network_have_their_joint_density():
+    model = Model(
+        FlatNetwork(MLP(()), 1, 1, 2),
+        Variance(jnp.asarray(1.0)),
+        Variance(jnp.asarray(1.0)),
+        Variance(jnp.asarray([0.3, 0.001])),
+    )
+    slopes = np.array([1.3, -0.6])
+    tree = [
+        {
+            "input": jnp.asarray([[0.7, 0.1]]),
+            "latent": jnp.asarray(slopes[None]),
+            "bias": jnp.asarray([0.2, 0.0]),
+        }
+    ]
+    variances = np.array([0.3, 0.001])  # far narrower than the gaps between nodes
+    targets = (
+        RNG.multivariate_normal(
+            [0, 0], np.outer(slopes, slopes) + np.diag(variances), NUM_ROWS
+        )
+        + np.asarray(DATA.inputs) * [0.7, 0.1]
+        + [0.2, 0.0]
+    )
+    data = DATA._replace(targets=jnp.asarray(targets, jnp.float32))
+    noise = NoiseMoments(jnp.log(jnp.asarray(variances)), 1 / jnp.asarray(variances))
+    nodes = latent_rule(1, NODES[1], REACH).nodes
+    found = smoothed_log_likelihood(
+        model, data, nodes, model.network.flatten(tree), noise, jnp.asarray(1.0)
+    )
+    expected = multivariate_normal.logpdf(
+        targets - np.asarray(DATA.inputs) * [0.7, 0.1] - [0.2, 0.0],
+        [0, 0],
+        np.outer(slopes, slopes) + np.diag(variances),
+    ).sum()
+    assert float(found) == pytest.approx(expected, abs=NUM_ROWS * 0.014)  # the ripple
+
+
+@pytest.mark.parametrize(("rows", "most", "size"), [(100, 256, 100), (622, 256, 208)])
+def test_batches_are_equally_full(rows, most, size):
+    assert even_batches(rows, most) == size

@@ -319,7 +319,7 @@ def test_shading_is_a_picture_of_the_density():
 def test_notebooks_show_parameters_and_outcome():
     model, _, _ = one_input()
     shown = model._repr_html_()
-    for words in ("n_restarts", "best of 2", "z and x", "rows,"):
+    for words in ("n_restarts", "kept, the best at", "z and x", "rows,"):
         assert words in shown
     assert "z and x" not in clone(model)._repr_html_()
     assert "none: the noise" in plain()._repr_mimebundle_()["text/html"]

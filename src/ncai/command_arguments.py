@@ -22,9 +22,12 @@ Features = Annotated[
 Drop = Annotated[str | None, typer.Option(help="Columns to leave out.", metavar="C,D")]
 Preset = Annotated[str, typer.Option(help="default or paper.", metavar="NAME")]
 Hidden = Annotated[
-    str, typer.Option(help="Nodes of each hidden layer.", metavar="50,50")
+    str | None,
+    typer.Option(
+        help="Nodes of each hidden layer, else the preset's.", metavar="50,50"
+    ),
 ]
-Restarts = Annotated[int, typer.Option(help="Random starts.")]
+Restarts = Annotated[int | None, typer.Option(help="Random starts, else the preset's.")]
 Steps = Annotated[
     int | None,
     typer.Option(

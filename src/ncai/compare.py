@@ -23,6 +23,7 @@ OWN = {
     "MFVI": {"inference": "mfvi"},
     "NCAI0": {"inference": "ncai0"},
     "NCAI": {"inference": "ncai"},
+    "IWAE": {"inference": "iwae"},
     "Marginal": {"inference": "marginal"},
 }
 

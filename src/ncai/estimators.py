@@ -2,6 +2,7 @@
 
 import re
 import warnings
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -40,11 +41,12 @@ class BNNLVRegressor(RegressorMixin, BaseEstimator):
     Args:
         latent_dim: K, the number of latent inputs; 0 gives a plain BNN, which "ncai",
             "ncai0", "marginal" and "iwae" fit as "mfvi" does: they differ in z alone.
-        inference: "ncai", "ncai0" (its warm start without penalties), "mfvi" (plain
-            variational inference), "marginal" (z integrated out, so that it cannot
-            memorise the data; K of at most 2), "iwae" (an importance-weighted bound in
-            z, nearly that for any K), "map", "hmc" (NUTS over W and z) or
-            "hmc_marginal" (NUTS over W, z integrated out; K of at most 2).
+        inference: "marginal" (z integrated out, so that it cannot memorise the data; K
+            of at most 2), "iwae" (an importance-weighted bound in z, nearly that for
+            any K), "ncai", "ncai0" (its warm start without penalties), "mfvi" (plain
+            variational inference), "map", "hmc" (NUTS over W and z) or "hmc_marginal"
+            (NUTS over W, z integrated out; K of at most 2). None: "marginal", or "ncai"
+            with the preset "paper".
         preset: "default", or "paper" for the settings of the paper.
         hidden: nodes in each hidden layer.
         activation: of the hidden layers, by name.
@@ -89,20 +91,29 @@ class BNNLVRegressor(RegressorMixin, BaseEstimator):
             the network's own pytree) and "latents" [N, K]. None: the method's own.
         hold_means: train only the widths of the posterior around `start`.
         keep: "best" restart on held-out rows, or all of them as a mixture: "equal", or
-            "weighted" to fit the held-out rows.
-        validation_fraction: rows held out to choose restarts, drawn with the seed. They
-            are not trained on, unless `refit`. With fewer than 5 of them nothing is
-            held out, and the training objective chooses. Samplers hold out nothing.
+            "weighted" to fit the held-out rows (restarts of a temperature share a
+            weight). One that is 3 nats a row behind another on the same rows is left
+            out.
+        n_folds: with "marginal" and "iwae", and unless `keep` is "best": each restart
+            holds out another of so many parts of the rows, so that every row is learned
+            from and every row can choose. 0 is off.
+        validation_fraction: in place of folds, rows held out to choose restarts, drawn
+            with the seed. They are not trained on, unless `refit`. With fewer than 5 of
+            them nothing is held out, and the training objective chooses. Samplers hold
+            out nothing.
         refit: after choosing, train on for a while with the held-out rows added.
         n_chains: of the samplers.
         n_warmup: draws to tune a sampler.
         n_draws: draws kept from each chain.
         n_weight_draws: draws of W in a prediction.
         n_latent_draws: values of z for each of them.
-        target_transform: train on "none", "log" or "yeo_johnson" of y; or "auto": fit
-            "none" and "log" ("yeo_johnson" where y is not all positive), and take the
-            one whose density of the held-out rows, in the units of y, is better.
-            Predictions are always about y.
+        target_transform: train on "none", "log" or "yeo_johnson" of y; or "auto":
+            "none" or "log" ("yeo_johnson" where y is not all positive), whichever gives
+            held-out rows the better density, in the units of y, after a quarter of the
+            steps. Predictions are always about y.
+        rounding: "auto": where y is rounded (its values repeat, and lie on a lattice),
+            learn from y plus uniform noise of one step, the density of y before it was
+            rounded. "ignore" learns from y as it is: its density may be spikes.
         standardize: scale X and y inside to mean 0 and standard deviation 1.
         progress: show a progress bar.
         random_state: seed; the same seed gives the same result.
@@ -111,7 +122,8 @@ class BNNLVRegressor(RegressorMixin, BaseEstimator):
         latent_posterior_: mean and std of z for the rows trained on.
         train_index_: which rows of X those are.
         restart_scores_: a score for each restart, higher is better, in the units of
-            training (standardised y); `score_name_` says what it is.
+            training (standardised y); `score_name_` says what it is. With "marginal"
+            those of a first, quick fit come last.
         history_: averages of the objective and its terms, [chunks, restarts].
         stop_reasons_: why each stage of training ended, and after how many steps.
         restarts_lost_: restarts that became non-finite and were dropped.
@@ -143,14 +155,14 @@ class BNNLVRegressor(RegressorMixin, BaseEstimator):
     def __init__(
         self,
         latent_dim=1,
-        inference="ncai",
+        inference=None,
         preset="default",
-        hidden=(50,),
+        hidden=None,
         *,
-        activation="leaky_relu",
-        latent_layer="first",
+        activation=None,
+        latent_layer=None,
         network=None,
-        n_restarts=10,
+        n_restarts=None,
         max_steps=None,
         learning_rate=None,
         schedule=None,
@@ -178,7 +190,8 @@ class BNNLVRegressor(RegressorMixin, BaseEstimator):
         start=None,
         hold_means=False,
         keep=None,
-        validation_fraction=0.1,
+        n_folds=None,
+        validation_fraction=None,
         refit=False,
         n_chains=4,
         n_warmup=500,
@@ -186,6 +199,7 @@ class BNNLVRegressor(RegressorMixin, BaseEstimator):
         n_weight_draws=256,
         n_latent_draws=32,
         target_transform=None,
+        rounding=None,
         standardize=True,
         progress=False,
         random_state=None,
@@ -225,6 +239,7 @@ class BNNLVRegressor(RegressorMixin, BaseEstimator):
         self.start = start
         self.hold_means = hold_means
         self.keep = keep
+        self.n_folds = n_folds
         self.validation_fraction = validation_fraction
         self.refit = refit
         self.n_chains = n_chains
@@ -233,6 +248,7 @@ class BNNLVRegressor(RegressorMixin, BaseEstimator):
         self.n_weight_draws = n_weight_draws
         self.n_latent_draws = n_latent_draws
         self.target_transform = target_transform
+        self.rounding = rounding
         self.standardize = standardize
         self.progress = progress
         self.random_state = random_state
@@ -269,7 +285,7 @@ class BNNLVRegressor(RegressorMixin, BaseEstimator):
         targets = y.reshape(len(X), -1)
         _warn_of_constants(targets[used], single)
         flat = FlatNetwork(
-            self._network(), X.shape[1], int(self.latent_dim), targets.shape[1]
+            self._network(settings), X.shape[1], int(self.latent_dim), targets.shape[1]
         )
         warn_if_large(
             "This fit",
@@ -312,19 +328,19 @@ class BNNLVRegressor(RegressorMixin, BaseEstimator):
     def _settings(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in self._get_param_names()}
 
-    def _network(self) -> Network:
+    def _network(self, settings: Mapping[str, Any]) -> Network:
         if self.network is None:
-            widths = np.atleast_1d(np.asarray(self.hidden, object))
+            widths = np.atleast_1d(np.asarray(settings["hidden"], object))
             if widths.ndim > 1 or not all(
                 isinstance(width, int | np.integer) for width in widths
             ):
                 raise ValueError(
-                    f"hidden={self.hidden!r} must be a list of whole numbers."
+                    f"hidden={settings['hidden']!r} must be a list of whole numbers."
                 )
             return MLP(
                 tuple(int(width) for width in widths),
-                self.activation,
-                self.latent_layer,
+                settings["activation"],
+                settings["latent_layer"],
             )
         if isinstance(self.network, type):
             name = self.network.__name__
@@ -541,11 +557,11 @@ class BNNRegressor(BNNLVRegressor):
         self,
         inference="mfvi",
         preset="default",
-        hidden=(50,),
+        hidden=None,
         *,
-        activation="leaky_relu",
+        activation=None,
         network=None,
-        n_restarts=10,
+        n_restarts=None,
         max_steps=None,
         learning_rate=None,
         schedule=None,
@@ -562,7 +578,7 @@ class BNNRegressor(BNNLVRegressor):
         start=None,
         hold_means=False,
         keep=None,
-        validation_fraction=0.1,
+        validation_fraction=None,
         refit=False,
         n_chains=4,
         n_warmup=500,

@@ -181,14 +181,20 @@ def _restore(cls, header: dict, arrays: dict, network, path):
             f"({header['custom_network']}): give it as load(path, network=...)."
         )
     estimator = stored(**params, network=network)
-    # Files older than these settings have neither.
-    settings = {"weight_groups": "all", "target_transform": "none"}
+    # Files older than these settings do not have them.
+    settings = {
+        "weight_groups": "all",
+        "target_transform": "none",
+        "latent_layer": "first",
+        "n_folds": 0,
+        "rounding": "ignore",
+    }
     settings |= _tuples(header["settings"])
     if network is None:
         mlp = MLP(**_tuples(header["mlp"]))
-        if mlp != estimator._network():  # it was given as network=MLP(...)
+        if mlp != estimator._network(settings):  # it was given as network=MLP(...)
             estimator.network = mlp
-    flat = FlatNetwork(estimator._network(), *header["dims"])
+    flat = FlatNetwork(estimator._network(settings), *header["dims"])
     if flat.num_weights != header["num_weights"]:
         raise ModelFileError(
             f"{path} holds {header['num_weights']} weights; this network has "

@@ -20,7 +20,8 @@ class FitRequest:
         target: column to predict.
         features: columns to predict from; None for all others.
         drop: columns to leave out.
-        valid: share of rows, or file, that chooses among restarts.
+        valid: share of rows, or file, that chooses among restarts; None is the
+            preset's.
         test: share of rows, or file, that only the scores are computed on.
         settings: arguments of the estimator.
         out: file of the model.
@@ -33,7 +34,7 @@ class FitRequest:
     target: str
     features: list[str] | None
     drop: list[str] | None
-    valid: float | Path
+    valid: float | Path | None
     test: float | Path
     settings: Mapping[str, Any]
     out: Path

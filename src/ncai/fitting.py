@@ -10,15 +10,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ncai.choosing import HeldOut, choose, fold_of, join_fits
 from ncai.inference.importance import ImportanceWeighted
 from ncai.inference.marginal import Marginal
 from ncai.inference.mean_field import MeanFieldVI
 from ncai.networks import FlatNetwork
 from ncai.optimise import Driver, FitFailedError, Progress
 from ncai.posterior import Fit, GaussianPosterior, Posterior
-from ncai.predictive import PredictiveDistribution
-from ncai.scaling import Scaling
-from ncai.settings import build_method, build_model
+from ncai.scaling import Scaling, rounding_step, unrounded
+from ncai.settings import build_method, build_model, has_folds
 from ncai.types import Data, Rows, Unknowns
 from ncai.variational import MeanField, raw_scale_of
 
@@ -35,6 +35,7 @@ class Result:
     first_train_index: np.ndarray  # before a refit adds the held-out rows
     scores: np.ndarray
     score_name: str
+    held_out: HeldOut | None
     seconds: float
 
 
@@ -79,6 +80,19 @@ def hold_out(
     return np.sort(order[num_held:]), np.sort(order[:num_held])
 
 
+def draw_folds(num_rows: int, num_folds: int, seed: int) -> np.ndarray:
+    """The fold of each row: equal parts, drawn with the seed."""
+    return np.random.default_rng(seed).permutation(num_rows) % min(num_folds, num_rows)
+
+
+def without_own_fold(data: Data, folds: np.ndarray, num_restarts: int) -> Data:
+    """Rows whose weight is 0 for the restart that holds out their fold."""
+    weights = np.tile(np.asarray(data.row_weights), (num_restarts, 1))
+    for restart, row_weights in enumerate(weights):
+        row_weights[: len(folds)][folds == fold_of(restart, folds)] = 0
+    return data._replace(row_weights=jnp.asarray(weights))
+
+
 def fit_rows(
     rows: Rows,
     settings: Mapping[str, Any],
@@ -87,24 +101,42 @@ def fit_rows(
     valid: Rows | None = None,
     start: Unknowns | None = None,
     on_progress: Callable[[Progress], None] | None = None,
+    quick: Fit | None = None,
 ) -> Result:
-    """Fit, choose among restarts, and refit on all rows if asked."""
+    """Fit, choose among restarts, and refit on all rows if asked.
+
+    `quick` is a shorter fit to the same rows, whose restarts may be chosen too.
+    """
     started = time.monotonic()
     model = build_model(settings, network)
     method_key, refit_key, score_key = jax.random.split(jax.random.key(seed), 3)
+    if quick is not None:  # other starts than those of the quick fit
+        method_key = jax.random.fold_in(method_key, 1)
     driver = Driver(on_progress, settings["time_limit"])
     samples = settings["inference"] in ("hmc", "hmc_marginal")
     train_index, held = np.arange(len(rows)), np.arange(0)
-    if valid is None and not samples:
+    folds = None
+    if valid is None and has_folds(settings) and len(rows) >= FEWEST_HELD_OUT:
+        folds = draw_folds(len(rows), settings["n_folds"], seed)
+    elif valid is None and not samples:
         train_index, held = hold_out(len(rows), settings["validation_fraction"], seed)
         if len(held):
             valid = rows.pick(held)
     train, first_train_index = rows.pick(train_index), train_index
     method = build_method(settings, pad_start(start, train_index))
-    fit = method.fit(method_key, model, to_data(train), driver)
+    data = to_data(train)
+    if folds is not None:
+        data = without_own_fold(data, folds, settings["n_restarts"])
+    fit = method.fit(method_key, model, data, driver)
     _warn_of_losses(fit)
 
-    posterior, scores, score_name = choose(fit, valid, settings["keep"], score_key)
+    num_quick = 0
+    if quick is not None:
+        fit, num_quick = join_fits(fit, quick), len(quick.alive)
+    chosen = choose(fit, settings, score_key, valid, train, folds, num_quick)
+    posterior, held_out = chosen.posterior, chosen.held_out
+    if len(held) and held_out is not None:  # their numbers among all rows
+        held_out = replace(held_out, rows=held[held_out.rows])
     if (
         settings["refit"]
         and len(held)
@@ -134,7 +166,14 @@ def fit_rows(
     posterior = _without_padding(posterior, len(train_index))
     seconds = time.monotonic() - started
     return Result(
-        posterior, fit, train_index, first_train_index, scores, score_name, seconds
+        posterior,
+        fit,
+        train_index,
+        first_train_index,
+        chosen.scores,
+        chosen.score_name,
+        held_out,
+        seconds,
     )
 
 
@@ -147,41 +186,81 @@ def fit_scaled(
     start: Unknowns | None = None,
     on_progress: Callable[[Progress], None] | None = None,
 ) -> tuple[Scaling, Result]:
-    """Fit rows in the user's units, under each transform of y that is asked for.
+    """Fit rows in the user's units: quickly, under each transform of y, then in full.
 
-    Of several, the one with the best density of the held-out rows in the units of y.
+    The transform is that whose quick fit gives the held-out rows the best density, in
+    the units of y. Where restarts are weighted, those of its quick fit stay among them:
+    on small tables stopping early can be best.
     """
     started = time.monotonic()
-    best, best_score = None, -np.inf
+    if settings["rounding"] == "auto":
+        step = rounding_step(rows.targets)
+        rows = unrounded(rows, step, seed)
+        valid = None if valid is None else unrounded(valid, step, seed + 1)
     names = _transforms_to_try(rows, settings, valid)
-    time_limit = settings["time_limit"]
-    for name in names:
-        scaling = Scaling.learn(rows, settings["standardize"], name)
-        scaled_valid = None if valid is None else scaling.apply(valid)
-        share = {"time_limit": time_limit and time_limit / len(names)}
-        result = fit_rows(
-            scaling.apply(rows),
-            {**settings, **share},
-            network,
-            seed,
-            scaled_valid,
-            start,
-            on_progress,
-        )
-        if len(names) == 1:
-            return scaling, result
-        held = valid
-        if held is None:
-            unseen = np.setdiff1d(np.arange(len(rows)), result.first_train_index)
-            held = rows.pick(unseen)
-        score = result.scores.max() + scaling.log_density_shift(held)
-        if best is None or score > best_score:
-            best, best_score = (scaling, result), score
-        if result.fit.interrupted:
-            break
-    assert best is not None
-    scaling, result = best
+    weighted = has_folds(settings) and settings["keep"] == "weighted"
+    tried: list[tuple[float, Scaling, Result]] = []
+    if len(names) > 1 or weighted:
+        for name in names:
+            scaling = Scaling.learn(rows, settings["standardize"], name)
+            result = fit_rows(
+                scaling.apply(rows),
+                _quick_settings(settings, len(names)),
+                network,
+                seed,
+                None if valid is None else scaling.apply(valid),
+                start,
+                on_progress,
+            )
+            if result.fit.interrupted:
+                return scaling, result
+            score = _held_out_score(result, scaling, rows if valid is None else valid)
+            tried.append((score, scaling, result))
+    quick = None
+    if tried:
+        best = int(np.argmax([score for score, *_ in tried]))
+        _, scaling, result = tried[best]
+        quick = result.fit if weighted else None
+    else:
+        scaling = Scaling.learn(rows, settings["standardize"], names[0])
+    if settings["time_limit"]:
+        left = settings["time_limit"] - (time.monotonic() - started)
+        settings = {**settings, "time_limit": max(left, 1e-3)}
+    result = fit_rows(
+        scaling.apply(rows),
+        settings,
+        network,
+        seed,
+        None if valid is None else scaling.apply(valid),
+        start,
+        on_progress,
+        quick,
+    )
     return scaling, replace(result, seconds=time.monotonic() - started)
+
+
+def _quick_settings(settings: Mapping[str, Any], num_fits: int) -> dict[str, Any]:
+    """A quarter of the steps, the middle temperature, and one restart a fold."""
+    limit = settings["time_limit"]
+    temperatures = np.atleast_1d(np.asarray(settings["temperature"], float))
+    return {
+        **settings,
+        "max_steps": max(settings["max_steps"] // 4, 1),
+        "temperature": float(np.exp(np.log(temperatures).mean())),
+        "n_restarts": min(settings["n_restarts"], max(settings["n_folds"], 4)),
+        "refit": False,
+        "time_limit": limit and limit / (4 * num_fits),
+    }
+
+
+def _held_out_score(result: Result, scaling: Scaling, rows: Rows) -> float:
+    """Average log density of held-out rows, in the units of y."""
+    found = result.held_out
+    if found is None:
+        return -np.inf
+    held = rows.pick(found.rows)
+    share = held.weights / held.weights.sum()
+    return float(share @ found.log_probs) + scaling.log_density_shift(held)
 
 
 def _transforms_to_try(rows: Rows, settings, valid: Rows | None) -> list[str]:
@@ -189,88 +268,14 @@ def _transforms_to_try(rows: Rows, settings, valid: Rows | None) -> list[str]:
     if asked != "auto":
         return [asked]
     held_out = len(hold_out(len(rows), settings["validation_fraction"], 0)[1])
+    if has_folds(settings) and len(rows) >= FEWEST_HELD_OUT:
+        held_out = len(rows)
     if settings["inference"] in ("hmc", "hmc_marginal"):
         held_out = 0
     if valid is None and not held_out:
         return ["none"]  # nothing to choose by
     positive = (rows.targets > 0).all() and (valid is None or (valid.targets > 0).all())
     return ["none", "log"] if positive else ["none", "yeo_johnson"]
-
-
-def choose(fit: Fit, valid: Rows | None, keep: str, key):
-    """The restarts that predict, and the score of each.
-
-    The score is the average log-likelihood of the held-out rows, or, without any, minus
-    the final value of the objective.
-    """
-    posterior = fit.posterior
-    if not isinstance(posterior, GaussianPosterior):
-        return posterior, np.zeros(posterior.num_components), "none"
-    if valid is None:
-        values = fit.history["value"]
-        scores = np.zeros(len(fit.alive))
-        if len(values):  # none, if the time limit left no time for a single step
-            scores = -np.asarray(values[-1], float)
-        name = "minus the final objective"
-        log_probs = None
-    else:
-        log_probs = np.stack(
-            [
-                score_rows(posterior.select(i), valid, key)
-                for i in range(posterior.num_components)
-            ]
-        )
-        share = valid.weights / valid.weights.sum()
-        scores = log_probs @ share
-        name = "average log-likelihood of the held-out rows"
-    alive = fit.alive & np.isfinite(scores)
-    if not alive.any():
-        raise FitFailedError(
-            f"no restart has a finite {name}: try a smaller learning_rate, or check X "
-            "and y for extreme values."
-        )
-    scores = np.where(alive, scores, -np.inf)
-    living = np.flatnonzero(alive)
-    if keep == "best" or (keep == "weighted" and log_probs is None):
-        return posterior.select(int(np.argmax(scores))), scores, name
-    if keep == "equal":
-        return posterior.select(living), scores, name
-    assert log_probs is not None
-    assert valid is not None
-    shares = stacking_weights(log_probs[living], valid.weights)
-    kept = shares > 1e-3
-    shares = shares[kept] / shares[kept].sum()
-    return posterior.select(living[kept], shares), scores, name
-
-
-def score_rows(posterior: Posterior, rows: Rows, key) -> np.ndarray:
-    """Log predictive density of rows, in the units of training."""
-    predictive = PredictiveDistribution(
-        network=posterior.model.network,
-        inputs=rows.inputs,
-        draws=posterior.draw(key, 64),
-        num_latent_draws=32,
-        target_shift=np.zeros(rows.targets.shape[1]),
-        target_scale=np.ones(rows.targets.shape[1]),
-        single_output=False,
-    )
-    return predictive.log_prob(rows.targets)
-
-
-def stacking_weights(
-    log_probs: np.ndarray, row_weights: np.ndarray, num_steps: int = 500
-) -> np.ndarray:
-    """Mixture weights of the restarts that maximise the held-out log-likelihood.
-
-    By EM, from equal weights: the objective is concave.
-    """
-    density = np.exp(log_probs - log_probs.max(axis=0))
-    shares = np.full(len(log_probs), 1 / len(log_probs))
-    for _ in range(num_steps):
-        joint = shares[:, None] * density
-        responsibility = joint / joint.sum(axis=0)
-        shares = responsibility @ row_weights / row_weights.sum()
-    return shares
 
 
 def _warn_of_losses(fit: Fit) -> None:
@@ -326,8 +331,9 @@ def _with_new_rows(posterior: GaussianPosterior, num_old: int, num_all: int):
             np.sqrt(np.asarray(priors.latent_variance))[:, None, None], new_mean.shape
         )
     )
-    new_mean[:, :num_old] = mean.latents[:, :num_old]
-    new_scale[:, :num_old] = scale.latents[:, :num_old]
+    known = min(num_old, mean.latents.shape[1])  # none, where z is integrated out
+    new_mean[:, :known] = mean.latents[:, :known]
+    new_scale[:, :known] = scale.latents[:, :known]
     real = jnp.result_type(float)
     mean = mean._replace(latents=jnp.asarray(new_mean, real))
     scale = scale._replace(latents=jnp.asarray(new_scale, real))

@@ -18,7 +18,7 @@ STATE_COPIES = 10
 RESTARTS_AT_ONCE = 5
 # Nodes of z where it is integrated out, at most; and rows that "marginal" then sees.
 LATENT_NODES = 64
-BATCH_ROWS = 512
+BATCH_ROWS = 256
 FLOAT = 4
 # What compiling and the programs themselves take (measured: 200 to 300 MB).
 PROGRAMS = 200_000_000

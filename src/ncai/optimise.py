@@ -170,9 +170,13 @@ def run_chunk(
 
     The numbers of `objective` have a leading restart axis. `trainable` is a tree prefix
     of the parameters with 1 where they learn and 0 where they are held. Rates fall to 0
-    over `decay_steps`, along half a cosine.
+    over `decay_steps`, along half a cosine. The weights of the rows may have a leading
+    restart axis too: restarts then learn from rows of their own.
     """
-    return jax.vmap(_run_one, in_axes=(0, None, None, None, 0, 0, None, None, None))(
+    own_rows = Data(None, None, 0 if jnp.ndim(data.row_weights) == 2 else None)  # pyright: ignore
+    return jax.vmap(
+        _run_one, in_axes=(0, None, own_rows, None, 0, 0, None, None, None)
+    )(
         objective,
         model,
         data,
@@ -311,7 +315,7 @@ class Driver:
         num_restarts = state.key.shape[0]
         if self.alive is None:
             self.alive = np.ones(num_restarts, bool)
-        plateau = _PlateauWatch(stage, num_restarts, float(data.row_weights.sum()))
+        plateau = _PlateauWatch(stage, num_restarts, _num_rows(data))
         step, reason = 0, "step limit"
         groups = _Groups(stage, model, data, state)
         try:
@@ -377,7 +381,7 @@ class _Groups:
     """
 
     def __init__(self, stage: Stage, model: Model, data: Data, state: TrainState):
-        self.arguments = (model, data, stage.trainable)
+        self.model, self.data, self.trainable = model, data, stage.trainable
         self.decay_steps = float(
             stage.max_steps if stage.schedule == "cosine" else "inf"
         )
@@ -405,7 +409,9 @@ class _Groups:
         group_rates = rates[self.picks[index]].astype(np.float32)
         state, summary = run_chunk(
             self.objectives[index],
-            *self.arguments,
+            self.model,
+            self._rows_of(index),
+            self.trainable,
             self.states[index],
             group_rates,
             first_step,
@@ -413,6 +419,12 @@ class _Groups:
             self.decay_steps,
         )
         return state, jax.tree.map(np.asarray, summary)
+
+    def _rows_of(self, index: int) -> Data:
+        weights = self.data.row_weights
+        if weights.ndim == 1:
+            return self.data
+        return self.data._replace(row_weights=weights[self.picks[index]])
 
     def run(self, rates: np.ndarray, first_step: int, num_steps: int) -> ChunkSummary:
         """A chunk of steps for all; interrupted, no group keeps what it did."""
@@ -446,6 +458,11 @@ class _Groups:
         """Wait for what still runs."""
         if self.pool is not None:
             self.pool.shutdown(cancel_futures=True)
+
+
+def _num_rows(data: Data) -> float:
+    """Rows that a restart learns from."""
+    return float(np.asarray(data.row_weights).sum(axis=-1).mean())
 
 
 class _PlateauWatch:

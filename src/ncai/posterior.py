@@ -62,7 +62,7 @@ class GaussianPosterior:
             np.arange(self.num_components), split_draws(num_draws, self.shares)
         )
         mean, scale, priors = jax.tree.map(
-            lambda a: jnp.asarray(a)[component], (self.mean, self.scale, self.priors)
+            lambda a: np.asarray(a)[component], (self.mean, self.scale, self.priors)
         )
         weight_key, noise_key = jax.random.split(key)
         weights = mean.weights + scale.weights * jax.random.normal(
@@ -95,7 +95,7 @@ class GaussianPosterior:
         if shares is None:
             shares = np.full(len(indices), 1 / len(indices))
         mean, scale, priors = jax.tree.map(
-            lambda a: a[indices], (self.mean, self.scale, self.priors)
+            lambda a: np.asarray(a)[indices], (self.mean, self.scale, self.priors)
         )
         return GaussianPosterior(self.model, mean, scale, priors, np.asarray(shares))
 

@@ -5,6 +5,8 @@ import numpy as np
 from ncai.target_transforms import TargetTransform
 from ncai.types import Rows
 
+ROWS_A_VALUE = 4  # of a value that repeats, on average
+
 
 class Scaling:
     """Shifts and scales of inputs and (transformed) targets."""
@@ -65,3 +67,32 @@ class Scaling:
         share = rows.weights / rows.weights.sum()
         slopes = self.transform.log_slope(rows.targets).sum(axis=1)
         return float(share @ slopes - np.log(self.target_scale).sum())
+
+
+def rounding_step(targets: np.ndarray) -> np.ndarray:
+    """The step to which each column of y is rounded; 0 where it does not look so.
+
+    Rounded are values that repeat and lie on a lattice. Two values are no lattice but
+    two classes.
+    """
+    return np.array([_step_of(column) for column in targets.T])
+
+
+def _step_of(column: np.ndarray) -> float:
+    values = np.unique(column)
+    if not 2 < len(values) <= len(column) / ROWS_A_VALUE:
+        return 0.0
+    step = np.diff(values).min()
+    places = (values - values[0]) / step
+    return float(step) if np.allclose(places, np.round(places), atol=1e-3) else 0.0
+
+
+def unrounded(rows: Rows, step: np.ndarray, seed: int) -> Rows:
+    """Rows with y drawn anew from what was rounded to it.
+
+    A density of spikes at the lattice would fit rounded values best, and say nothing.
+    """
+    if not step.any():
+        return rows
+    noise = np.random.default_rng(seed).uniform(-0.5, 0.5, rows.targets.shape)
+    return Rows(rows.inputs, rows.targets + step * noise, rows.weights)

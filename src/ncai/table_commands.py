@@ -58,33 +58,43 @@ def fit(
         ),
     ] = None,
     inference: Annotated[
-        str,
+        str | None,
         typer.Option(
-            help="ncai, ncai0, mfvi, marginal, iwae, map, hmc or hmc_marginal.",
+            help="marginal, iwae, ncai, ncai0, mfvi, map, hmc or hmc_marginal; else "
+            "marginal, or ncai with the preset paper.",
             metavar="NAME",
         ),
-    ] = "ncai",
+    ] = None,
     preset: Preset = "default",
-    hidden: Hidden = "50",
+    hidden: Hidden = None,
     latent_dim: Annotated[
         int,
         typer.Option(
             help="Number of latent inputs; 0 is a plain BNN (ncai is then mfvi)."
         ),
     ] = 1,
-    restarts: Restarts = 10,
+    restarts: Restarts = None,
     max_steps: Steps = None,
     time_limit: Annotated[
         str | None,
         typer.Option(help="Stop training after this time: 60s, 5m, 1h.", metavar="T"),
     ] = None,
-    valid: Annotated[
-        str,
+    transform: Annotated[
+        str | None,
         typer.Option(
-            help="Share of the rows, or a file, to choose among starts by.",
+            help="Learn none, log or yeo_johnson of the target; auto tries; else the "
+            "preset's.",
+            metavar="NAME",
+        ),
+    ] = None,
+    valid: Annotated[
+        str | None,
+        typer.Option(
+            help="Share of the rows, or a file, to choose among starts by; else each "
+            "start holds out rows of its own (marginal), or 0.1.",
             metavar="SHARE|FILE",
         ),
-    ] = "0.1",
+    ] = None,
     test: Annotated[
         str,
         typer.Option(
@@ -109,7 +119,7 @@ def fit(
     """
     from ncai import table_options as options
 
-    valid_rows = options.parse_rows(valid, "--valid")
+    valid_rows = None if valid is None else options.parse_rows(valid, "--valid")
     test_rows = options.parse_rows(test, "--test")
     inputs = [Path(data)] if data != "-" else []
     inputs += [rows for rows in (valid_rows, test_rows) if isinstance(rows, Path)]
@@ -126,7 +136,8 @@ def fit(
         "n_restarts": restarts,
         "max_steps": max_steps,
         "time_limit": options.parse_duration(time_limit),
-        "validation_fraction": valid_rows if isinstance(valid_rows, float) else 0.1,
+        "target_transform": transform,
+        "validation_fraction": valid_rows if isinstance(valid_rows, float) else None,
         "random_state": options.check_seed(seed),
         "progress": sys.stderr.isatty() and not quiet,
     }
@@ -172,8 +183,8 @@ def compare(
         typer.Option(help="Only these methods, between commas.", metavar="NAMES"),
     ] = None,
     preset: Preset = "default",
-    hidden: Hidden = "50",
-    restarts: Restarts = 10,
+    hidden: Hidden = None,
+    restarts: Restarts = None,
     max_steps: Steps = None,
     time_limit: Annotated[
         str | None,
@@ -192,8 +203,8 @@ def compare(
 ) -> None:
     """Fit several methods on the same folds of a table, and rank them.
 
-    BNN, MFVI, NCAI0, NCAI and Marginal are ours; NGBoost, CatBoost and Quantile forest
-    join in where they are installed (`pip install 'ncai[compare]'`).
+    BNN, MFVI, NCAI0, NCAI, IWAE and Marginal are ours; NGBoost, CatBoost and Quantile
+    forest join in where they are installed (`pip install 'ncai[compare]'`).
     """
     from ncai import table_options as options
 

@@ -54,7 +54,7 @@ def load_tables(
     target: str,
     features: Sequence[str] | None,
     drop: Sequence[str] | None,
-    valid: float | Path,
+    valid: float | Path | None,
     test: float | Path,
     seed: int,
 ) -> FitTables:
@@ -149,8 +149,7 @@ def check_settings(settings: Mapping[str, Any]) -> None:
 
     model = BNNLVRegressor(**settings)
     try:
-        resolve(model._settings())
-        model._network()
+        model._network(resolve(model._settings()))
     except ValueError as error:
         raise ValueError(in_options(str(error))) from error
 
@@ -187,7 +186,7 @@ def score_methods(
     known = [tables.train] + ([tables.valid] if tables.valid is not None else [])
     inputs = np.concatenate([rows.inputs.to_numpy() for rows in known])
     targets = np.concatenate([rows.targets for rows in known])
-    hidden = tuple(int(width) for width in np.atleast_1d(model.hidden))
+    hidden = tuple(int(width) for width in np.atleast_1d(model.settings_["hidden"]))
     methods = {name: model.predict_dist(test.inputs)}
     for baseline in default_baselines(hidden, int(model.seed_)):
         baseline.fit(inputs, targets)

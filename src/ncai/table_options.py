@@ -16,6 +16,7 @@ _OPTIONS = {
     "n_restarts": "--restarts",
     "max_steps": "--max-steps",
     "time_limit": "--time-limit",
+    "target_transform": "--transform",
     "validation_fraction": "--valid",
     "random_state": "--seed",
 }
@@ -28,8 +29,10 @@ def parse_names(text: str | None) -> list[str] | None:
     return [name.strip() for name in text.split(",") if name.strip()]
 
 
-def parse_layers(text: str) -> tuple[int, ...]:
+def parse_layers(text: str | None) -> tuple[int, ...] | None:
     """Widths of hidden layers between commas."""
+    if text is None:
+        return None
     try:
         return tuple(int(width) for width in text.split(","))
     except ValueError:

@@ -12,8 +12,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ncai.choosing import score_rows
 from ncai.datasets import make_dataset
-from ncai.fitting import Rows, score_rows
+from ncai.fitting import Rows
 from ncai.inference.base import Inference, Training
 from ncai.inference.marginal import Marginal
 from ncai.inference.mean_field import MeanFieldVI

@@ -10,21 +10,19 @@ from jaxtyping import PRNGKeyArray
 from ncai.inference.base import (
     Inference,
     Training,
-    driver_fit,
     gaussian_fit,
     starting_points,
     starting_state,
 )
-from ncai.latent_inference import infer_latents
 from ncai.model import Model, PriorState, Variance
 from ncai.objectives.marginal import NegativeMarginalElbo
 from ncai.optimise import LARGEST_GROUP, Driver, TrainState, initial_state
-from ncai.posterior import Fit, GaussianPosterior
+from ncai.posterior import Fit
 from ncai.quadrature import latent_rule
 from ncai.types import Data, Unknowns
 from ncai.variational import MeanField
 
-BATCH_ROWS = 512  # what a step looks at: its cost then stays as rows grow
+BATCH_ROWS = 256  # what a step looks at: its cost then stays as rows grow
 REACH = 4.5  # prior standard deviations of z that the nodes cover each way
 NODES = {1: 16, 2: 16}  # in each dimension
 # Rows x nodes x restarts of a group: half a megabyte, which a core's cache holds.
@@ -54,7 +52,7 @@ class Marginal(Inference):
     def fit(
         self, key: PRNGKeyArray, model: Model, data: Data, driver: Driver | None = None
     ) -> Fit:
-        """One Gaussian for each restart; q(z) is what quadrature says it is."""
+        """One Gaussian over W for each restart, and none over z."""
         driver = driver or Driver()
         model = with_unit_latents(model)
         start_key, *state_keys = jax.random.split(key, 4)
@@ -97,27 +95,31 @@ class Marginal(Inference):
         dims = model.network.latent_dim
         nodes = latent_rule(dims, NODES[dims], REACH).nodes
         num_restarts = state.key.shape[0]
-        batches = in_batches(data, self.batch_rows)
+        batch_rows = even_batches(data.inputs.shape[0], self.batch_rows)
+        batches = in_batches(data, batch_rows)
         objectives = tuple(
             NegativeMarginalElbo(
                 nodes,
                 self.temperatures[i % len(self.temperatures)],
                 self.training.num_samples,
-                dims == 1 and model.network.output_dim == 1,
-                self.batch_rows,
+                dims == 1,
+                batch_rows,
             )
             for i in range(num_restarts)
         )
         if not (driver.interrupted or driver.out_of_time()):
-            values = min(batches.inputs.shape[0], self.batch_rows) * nodes.shape[0]
+            values = batch_rows * nodes.shape[0]
             group = int(np.clip(GROUP_VALUES // values, 1, LARGEST_GROUP))
             stage = self.training.stage(
                 name, objectives, largest_group=group, **changes
             )
             state = driver.run(stage, model, batches, state)
-        fit = gaussian_fit(model, state.params, state.priors, driver)
-        assert isinstance(fit.posterior, GaussianPosterior)
-        return driver_fit(with_inferred_latents(fit.posterior, data), driver)
+        return gaussian_fit(model, state.params, state.priors, driver)
+
+
+def even_batches(num_rows: int, most: int) -> int:
+    """Rows of a batch, so that all are equally full and none has more than `most`."""
+    return -(-num_rows // -(-num_rows // most))
 
 
 def in_batches(data: Data, batch_rows: int) -> Data:
@@ -131,11 +133,16 @@ def in_batches(data: Data, batch_rows: int) -> Data:
     order = np.random.default_rng(0).permutation(num_rows)
     extra = -num_rows % batch_rows
 
-    def shuffled(array):
-        widths = [(0, extra)] + [(0, 0)] * (array.ndim - 1)
-        return jnp.asarray(np.pad(np.asarray(array)[order], widths))
+    def shuffled(array, axis=0):
+        widths = [(0, 0)] * array.ndim
+        widths[axis] = (0, extra)
+        return jnp.asarray(np.pad(np.take(np.asarray(array), order, axis), widths))
 
-    return jax.tree.map(shuffled, data)
+    return Data(
+        shuffled(data.inputs),
+        shuffled(data.targets),
+        shuffled(data.row_weights, axis=-1),  # which may differ between restarts
+    )
 
 
 def with_unit_latents(model: Model) -> Model:
@@ -143,26 +150,3 @@ def with_unit_latents(model: Model) -> Model:
     if model.latent_variance.mode == "fixed":
         return model
     return replace(model, latent_variance=Variance(jnp.asarray(1.0)))
-
-
-def with_inferred_latents(posterior: GaussianPosterior, data: Data):
-    """The posterior with mean and width of z for each row, by quadrature."""
-    found = [
-        infer_latents(
-            posterior.select(i),
-            data,
-            data.inputs.shape[0],
-            seed=0,
-            num_draws=8,
-            num_nodes={1: 96, 2: 32}[posterior.model.network.latent_dim],
-        )
-        for i in range(posterior.num_components)
-    ]
-    real = jnp.result_type(float)
-    mean = jnp.asarray(np.stack([one.mean for one in found]), real)
-    std = jnp.asarray(np.stack([one.std for one in found]), real)
-    return replace(
-        posterior,
-        mean=posterior.mean._replace(latents=mean),
-        scale=posterior.scale._replace(latents=std),
-    )

@@ -55,10 +55,9 @@ class NegativeMarginalElbo:
             in one step is seen in the next.
         temperature: of the prior.
         num_samples: draws of W a step.
-        smooth: for one latent and one output, let each node stand for a narrow Gaussian
-            of z around it, over which f is taken as linear (see
-            `smoothed_log_likelihood`). Without it the noise must fill the gaps between
-            nodes and cannot become small.
+        smooth: for one latent, let each node stand for a narrow Gaussian of z around
+            it, over which f is taken as linear (see `smoothed_log_likelihood`). Without
+            it the noise must fill the gaps between nodes and cannot become small.
         batch_rows: rows looked at in a step: a block of them after the other, so they
             should come in random order, and their number be a multiple of this. 0 is
             all.
@@ -193,21 +192,29 @@ def smoothed_log_likelihood(
     Nodes h apart with weights of N(0, 1 - c h^2), each blurred by N(0, c h^2), add up
     to N(0, 1) but for a ripple of 2 exp(-2 pi^2 c), 1.4 % at c = 1/4. Within the blur f
     is taken as linear, its rise being that between the neighbours, so a node's density
-    of y is Gaussian with variance s_eps + c (rise over h)^2. For a linear f this is the
+    of y is Gaussian with covariance s_eps + c rise rise^T. For a linear f this is the
     exact density whatever the noise.
     """
     spacing = nodes[1, 0] - nodes[0, 0]
     latents = jnp.sqrt(latent_variance) * nodes
-    outputs = outputs_at_nodes(model.network, weights, data.inputs, latents)[0]
+    outputs = outputs_at_nodes(model.network, weights, data.inputs, latents)
+    before, after = outputs[:, :1], outputs[:, -1:]
     padded = jnp.concatenate(
-        [2 * outputs[:1] - outputs[1:2], outputs, 2 * outputs[-1:] - outputs[-2:-1]]
+        [2 * before - outputs[:, 1:2], outputs, 2 * after - outputs[:, -2:-1]], axis=1
     )
-    rise = 0.5 * (padded[2:] - padded[:-2])
-    variance = 1 / noise.precision[0] + BLUR * rise**2
+    rise = 0.5 * (padded[:, 2:] - padded[:, :-2])
+    residuals = data.targets.T[:, None] - outputs  # [L, M, N]
+    precision = noise.precision[:, None, None]
+    # The covariance of y is diagonal plus c rise rise^T: the square is completed in the
+    # place within the blur, a sum of squares that loses no digits.
+    spread = 1 + BLUR * jnp.sum(precision * rise**2, axis=0)
+    place = BLUR * jnp.sum(precision * rise * residuals, axis=0) / spread
+    squares = jnp.sum(precision * (residuals - rise * place) ** 2, axis=0)
+    squares = squares + place**2 / BLUR
+    log_scale = jnp.log(spread) - jnp.sum(jnp.log(noise.precision))
     log_weights = -0.5 * nodes**2 / (1 - BLUR * spacing**2)
     log_weights = log_weights - logsumexp(log_weights)
-    residuals = data.targets[:, 0] - outputs
     log_parts = log_weights - 0.5 * (
-        LOG_2PI + jnp.log(variance) + residuals**2 / variance
+        model.network.output_dim * LOG_2PI + log_scale + squares
     )
     return data.row_weights @ logsumexp(log_parts, axis=0)

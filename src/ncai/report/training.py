@@ -102,7 +102,7 @@ def _restarts(model) -> list[dict[str, Any]]:
     return [
         {
             "number": number,
-            "score": fixed(float(score)) if np.isfinite(score) else "lost",
+            "score": fixed(float(score)) if np.isfinite(score) else "left out",
             "share": round(15 + 85 * (score - low) / span) if np.isfinite(score) else 0,
             "chosen": number == chosen,
         }

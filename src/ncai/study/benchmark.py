@@ -12,8 +12,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ncai.choosing import score_rows
 from ncai.datasets.synthetic import Part
-from ncai.fitting import Rows, score_rows, to_data
+from ncai.fitting import Rows, to_data
 from ncai.inference.base import Training
 from ncai.inference.mean_field import MeanFieldVI
 from ncai.model import Model, Variance

@@ -40,6 +40,8 @@ def bench_quality(
     if not only_table:
         sets = methods = "all"
         picked_sets, picked_methods = list(SETS), list(METHODS)
+    elif sets == "all":  # to run, that is without the sets for choosing
+        picked_sets = list(SETS)
     results = Results.load(store, picked_sets, picked_methods, splits)
     asked = {"sets": sets, "methods": methods, "judged": judged}
     usual = {"sets": "all", "methods": "all", "judged": "default"}

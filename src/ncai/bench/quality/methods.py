@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ncai.bench.quality.problems import source_of
 from ncai.bench.workers import python_with
 from ncai.study.paper_settings import FIXED_LATENT_VARIANCE, HIDDEN
 
@@ -28,24 +29,26 @@ PEERS: dict[str, tuple[str, str, int | None]] = {
     "het_gp": ("heteroscedastic_process.py", "torch", 1600),
 }
 
-_MARGINAL = {"inference": "marginal"}
 # Arguments of BNNLVRegressor.
 OURS: dict[str, dict[str, Any]] = {
     "default": {},
-    "marginal": {"inference": "marginal"},
     "mfvi": {"inference": "mfvi", "preset": "paper"},
     "ncai": {"inference": "ncai", "preset": "paper"},
     # Leads: one change each.
-    "marginal_random": _MARGINAL | {"start": "random"},
-    "marginal_transform": _MARGINAL | {"target_transform": "auto"},
-    "marginal_equal": _MARGINAL | {"keep": "equal"},
-    "marginal_weighted": _MARGINAL | {"keep": "weighted"},
-    "marginal_warm": _MARGINAL | {"temperature": 1.0},
-    "marginal_temperatures": _MARGINAL | {"temperature": (0.03, 0.1, 0.3, 1.0)},
-    "marginal_by_layer": _MARGINAL | {"weight_groups": "layer"},
-    "marginal_by_input": _MARGINAL | {"weight_groups": "input"},
-    "marginal_deep": _MARGINAL | {"hidden": (50, 50), "latent_layer": "last"},
-    "marginal_two": _MARGINAL | {"latent_dim": 2},
+    "from_ncai_start": {"start": "ncai"},
+    "no_transform": {"target_transform": "none"},
+    "rounded": {"rounding": "ignore"},
+    "one_layer": {"hidden": (50,)},
+    "leaky_relu": {"activation": "leaky_relu"},
+    "wide": {"hidden": (100, 100)},
+    "warm": {"temperature": 1.0},
+    "cold": {"temperature": 0.001},
+    "best_restart": {"keep": "best"},
+    "equal_restarts": {"keep": "equal"},
+    "by_layer": {"weight_groups": "layer"},
+    "by_input": {"weight_groups": "input"},
+    "two_latents": {"latent_dim": 2},
+    "no_latent": {"latent_dim": 0},
     "iwae": {"inference": "iwae"},
 }
 
@@ -119,7 +122,7 @@ def our_settings(method: str, dataset: str) -> dict[str, Any]:
     """Arguments of the estimator; the paper's methods have its networks and units."""
     settings = dict(OURS[method])
     if settings.get("preset") == "paper":
-        source = dataset.removesuffix("_dequantised")
+        source = source_of(dataset)
         settings["hidden"] = HIDDEN.get(source, _BOSTON_HIDDEN)
         if source in FIXED_LATENT_VARIANCE:
             settings["latent_variance"] = FIXED_LATENT_VARIANCE[source]
@@ -131,7 +134,7 @@ def our_settings(method: str, dataset: str) -> dict[str, Any]:
 def our_grid(method: str, dataset: str) -> tuple[dict[str, Any], ...]:
     """The points to choose from; the sets with a known network have known noise."""
     grid = OUR_GRIDS.get(method, ())
-    if dataset in FIXED_LATENT_VARIANCE:
+    if source_of(dataset) in FIXED_LATENT_VARIANCE:
         return tuple(p for p in grid if p["noise_variance"] == 0.1)
     return grid
 

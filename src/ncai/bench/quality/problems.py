@@ -8,6 +8,10 @@ sample sizes; the validation part may serve to choose.
 Where y sits on a lattice, NAME_dequantised is the same set with the same splits after
 u ~ uniform(-step/2, step/2) was added to y of all rows, one draw by `default_rng(2026)`
 for all methods and splits: methods are trained and scored on that.
+
+Choices between methods of ours are made on NAME_inner, which knows no test row of NAME:
+the training part of split s is itself split in the same way, by `default_rng(1000 + s)`
+(a synthetic set is drawn anew, with seed 100 + s).
 """
 
 from dataclasses import dataclass
@@ -23,8 +27,9 @@ REAL = ("yacht", "energy", "wine_red", "boston", "airfoil", "abalone")
 SYNTHETIC = ("heavy_tail", "depeweg", "bimodal", "goldberg", "yuan", "williams")
 LATTICE_STEPS = {"wine_red": 1.0, "abalone": 1.0, "boston": 0.1}
 DEQUANTISED = tuple(f"{name}_dequantised" for name in LATTICE_STEPS)
-SETS = (*REAL, *DEQUANTISED, *SYNTHETIC)
-SPLITS = {name: 5 if name in SYNTHETIC else 20 for name in SETS}
+INNER = tuple(f"{name}_inner" for name in (*REAL, *SYNTHETIC))
+SETS = (*REAL, *DEQUANTISED, *SYNTHETIC, *INNER)
+SPLITS = {name: 20 if name in (*REAL, *DEQUANTISED) else 5 for name in SETS}
 _NOISE_SEED = 2026
 
 Pair = tuple[Float[Array, "N D"], Float[Array, "N"]]
@@ -49,6 +54,11 @@ class Problem:
         np.savez(path, **arrays)  # pyright: ignore[reportArgumentType]
 
 
+def source_of(name: str) -> str:
+    """The set that another is made from."""
+    return name.removesuffix("_inner").removesuffix("_dequantised")
+
+
 def split_rows(number: int, split: int) -> tuple[Array, Array]:
     """Which rows train and which test."""
     order = np.random.default_rng(split).permutation(number)
@@ -58,6 +68,14 @@ def split_rows(number: int, split: int) -> tuple[Array, Array]:
 
 def load_problem(name: str, split: int) -> Problem:
     """One split of a real set, or one draw of a synthetic one."""
+    outer = name.removesuffix("_inner")
+    if name != outer and outer in SYNTHETIC:
+        return load_problem(outer, 100 + split)
+    if name != outer:
+        inputs, targets = load_problem(outer, split).train
+        parts = split_rows(len(targets), 1000 + split)
+        train, test = ((inputs[rows], targets[rows]) for rows in parts)
+        return Problem(train, test)
     if name in SYNTHETIC:
         data = make_dataset(name, seed=split)
         train, valid, test = (
@@ -66,7 +84,7 @@ def load_problem(name: str, split: int) -> Problem:
         )
         oracle = data.oracle.log_prob(data.test.inputs, data.test.targets).mean()
         return Problem(train, test, valid, float(oracle))
-    source = name.removesuffix("_dequantised")
+    source = source_of(name)
     data = load_dataset(source)
     targets = data.targets[:, 0]
     if name != source:
@@ -96,8 +114,9 @@ def chosen(asked: str, groups: dict[str, tuple[str, ...]], what: str) -> list[st
 
 
 SET_GROUPS = {
-    "all": SETS,
+    "all": (*REAL, *DEQUANTISED, *SYNTHETIC),
     "real": REAL,
     "dequantised": DEQUANTISED,
     "synthetic": SYNTHETIC,
+    "inner": INNER,
 }

@@ -74,6 +74,11 @@ class Results:
         """Those with results, in the order of loading."""
         return list(dict.fromkeys(self.rows["dataset"]))
 
+    def has(self, method: str, sets: Sequence[str]) -> bool:
+        """Whether a method has results on any of these sets."""
+        rows = self.rows
+        return bool(((rows["method"] == method) & rows["dataset"].isin(sets)).any())
+
     def values(self, dataset: str, method: str, metric: str) -> pd.Series:
         """By split."""
         rows = self.rows

@@ -1,0 +1,235 @@
+"""Which restarts predict, and how much each counts."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import jax
+import numpy as np
+from scipy.special import logsumexp
+
+from ncai.optimise import FitFailedError
+from ncai.posterior import Fit, GaussianPosterior, Posterior
+from ncai.predictive import PredictiveDistribution
+from ncai.settings import restart_temperatures
+from ncai.types import Rows
+
+LEAST_SHARE = 1e-3  # of the mixture: what has less is left out
+WORST_GAP = 3.0  # nats a row behind the best on the same rows: training went astray
+
+
+@dataclass(frozen=True)
+class HeldOut:
+    """Log densities of rows by restarts that did not learn from them.
+
+    Args:
+        rows: their numbers among the validation rows, or those trained on (folds).
+        log_probs: of the mixture that predicts, in the units of training.
+    """
+
+    rows: np.ndarray
+    log_probs: np.ndarray
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What predicts, and the score of each restart: higher is better."""
+
+    posterior: Posterior
+    scores: np.ndarray
+    score_name: str
+    held_out: HeldOut | None = None
+
+
+def fold_of(restart: int, folds: np.ndarray) -> int:
+    """The fold that a restart holds out."""
+    return restart % (int(folds.max()) + 1)
+
+
+def choose(
+    fit: Fit,
+    settings: Mapping[str, Any],
+    key,
+    valid: Rows | None,
+    train: Rows,
+    folds: np.ndarray | None = None,
+    num_quick: int = 0,
+) -> Choice:
+    """The restarts that predict.
+
+    The score is the average log-likelihood of the held-out rows: those of `valid`, or
+    with folds the part of `train` that a restart did not see. Without either it is
+    minus the final value of the objective. The last `num_quick` restarts are those of
+    a shorter fit (see `join_fits`).
+    """
+    posterior = fit.posterior
+    if not isinstance(posterior, GaussianPosterior):
+        return Choice(posterior, np.zeros(posterior.num_components), "none")
+    judged = train if folds is not None else valid
+    if judged is None:
+        values = fit.history["value"]
+        scores = np.zeros(len(fit.alive))
+        if len(values):  # none, if the time limit left no time for a single step
+            scores = -np.asarray(values[-1], float)
+        name = "minus the final objective"
+        log_probs = None
+    else:
+        log_probs = _log_probs(posterior, judged, key, folds, num_quick)
+        weights = np.where(np.isnan(log_probs), 0.0, judged.weights)
+        totals = (weights * np.nan_to_num(log_probs, nan=0.0)).sum(axis=1)
+        scores = totals / np.maximum(weights.sum(axis=1), 1e-300)
+        name = "average log-likelihood of the held-out rows"
+        if folds is not None:
+            name = "average log-likelihood of the rows that a restart held out"
+        scores = np.where(_far_behind(scores, log_probs), -np.inf, scores)
+    alive = fit.alive & np.isfinite(scores)
+    if not alive.any():
+        raise FitFailedError(
+            f"no restart has a finite {name}: try a smaller learning_rate, or check X "
+            "and y for extreme values."
+        )
+    scores = np.where(alive, scores, -np.inf)
+    living = np.flatnonzero(alive)
+    keep = settings["keep"]
+    if keep == "best" or (keep == "weighted" and log_probs is None):
+        kept, shares = np.array([np.argmax(scores)]), np.ones(1)
+    elif log_probs is None or judged is None or keep == "equal":
+        kept, shares = living, np.full(len(living), 1 / len(living))
+    else:
+        groups = _groups(settings, folds, num_quick)[living]
+        shares = _group_shares(log_probs[living], groups, judged.weights)
+        kept = living[shares > LEAST_SHARE]
+        shares = shares[shares > LEAST_SHARE]
+        shares = shares / shares.sum()
+    chosen = posterior.select(kept, shares)
+    if log_probs is None:
+        return Choice(chosen, scores, name)
+    mixed = _mixture(log_probs[kept], shares)
+    known = np.flatnonzero(~np.isnan(mixed))
+    return Choice(chosen, scores, name, HeldOut(known, mixed[known]))
+
+
+def join_fits(fit: Fit, quick: Fit) -> Fit:
+    """A fit with the restarts of a shorter one after its own.
+
+    In the history those ended early: they are NaN from there on.
+    """
+    long, short = fit.posterior, quick.posterior
+    assert isinstance(long, GaussianPosterior)
+    assert isinstance(short, GaussianPosterior)
+    count = long.num_components + short.num_components
+    mean, scale, priors = jax.tree.map(
+        lambda a, b: np.concatenate([np.asarray(a), np.asarray(b)]),
+        (long.mean, long.scale, long.priors),
+        (short.mean, short.scale, short.priors),
+    )
+    history = dict(fit.history)
+    for name, values in fit.history.items():
+        if np.ndim(values) == 2 and name in quick.history:
+            added = np.full((len(values), short.num_components), np.nan)
+            early = quick.history[name][: len(values)]
+            added[: len(early)] = early
+            history[name] = np.concatenate([values, added], axis=1)
+    return replace(
+        fit,
+        posterior=GaussianPosterior(
+            long.model, mean, scale, priors, np.full(count, 1 / count)
+        ),
+        history=history,
+        alive=np.concatenate([fit.alive, quick.alive]),
+        stop_reasons=[*quick.stop_reasons, *fit.stop_reasons],
+        num_steps=fit.num_steps + quick.num_steps,
+    )
+
+
+def _log_probs(
+    posterior, rows: Rows, key, folds: np.ndarray | None, num_quick: int
+) -> np.ndarray:
+    """[R, N]; NaN where a restart learned from a row."""
+    count = posterior.num_components
+    found = np.full((count, len(rows)), np.nan)
+    numbers = [*range(count - num_quick), *range(num_quick)]  # each fit has its own
+    for i, number in enumerate(numbers):
+        own = slice(None) if folds is None else folds == fold_of(number, folds)
+        found[i, own] = score_rows(posterior.select(i), rows.pick(own), key)
+    return found
+
+
+def _far_behind(scores: np.ndarray, log_probs: np.ndarray) -> np.ndarray:
+    """Restarts that a mixture is better without, judged beside those on the same rows.
+
+    In a log density one of many hardly shows; in a mean it does.
+    """
+    first_row = np.argmin(np.isnan(log_probs), axis=1)  # tells restarts' rows apart
+    scores = np.where(np.isfinite(scores), scores, -np.inf)
+    best = np.array([scores[first_row == row].max() for row in first_row])
+    with np.errstate(invalid="ignore"):
+        return ~(best - scores <= WORST_GAP)
+
+
+def _groups(settings: Mapping[str, Any], folds, num_quick: int) -> np.ndarray:
+    """Restarts that share a weight: those of a temperature, and those of a quick fit.
+
+    With one temperature and no folds each has a weight of its own.
+    """
+    temperatures = np.array(restart_temperatures(settings))
+    if folds is None and len(set(temperatures)) == 1:
+        own = np.arange(len(temperatures))
+    else:
+        own = np.unique(temperatures, return_inverse=True)[1]
+    return np.concatenate([own, np.full(num_quick, own.max() + 1)])
+
+
+def _group_shares(log_probs, groups: np.ndarray, row_weights) -> np.ndarray:
+    """Weights of restarts, equal within a group, that fit the held-out rows best."""
+    names = np.unique(groups)
+    by_group = np.stack(
+        [_mixture(log_probs[groups == g], np.ones((groups == g).sum())) for g in names]
+    )
+    known = ~np.isnan(by_group).any(axis=0)
+    shares = np.full(len(names), 1 / len(names))
+    if known.any():
+        shares = stacking_weights(by_group[:, known], row_weights[known])
+    sizes = np.array([(groups == g).sum() for g in names])
+    return (shares / sizes)[np.searchsorted(names, groups)]
+
+
+def _mixture(log_probs: np.ndarray, shares: np.ndarray) -> np.ndarray:
+    """Log density of rows under those restarts that did not learn from them."""
+    counts = ~np.isnan(log_probs)
+    weights = np.where(counts, shares[:, None], 0.0)
+    filled = np.where(counts, log_probs, -np.inf)
+    total = weights.sum(axis=0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        mixed = logsumexp(filled, axis=0, b=weights) - np.log(total)
+    return np.where(total > 0, mixed, np.nan)
+
+
+def score_rows(posterior: Posterior, rows: Rows, key) -> np.ndarray:
+    """Log predictive density of rows, in the units of training."""
+    predictive = PredictiveDistribution(
+        network=posterior.model.network,
+        inputs=rows.inputs,
+        draws=posterior.draw(key, 64),
+        num_latent_draws=32,
+        target_shift=np.zeros(rows.targets.shape[1]),
+        target_scale=np.ones(rows.targets.shape[1]),
+        single_output=False,
+    )
+    return predictive.log_prob(rows.targets)
+
+
+def stacking_weights(
+    log_probs: np.ndarray, row_weights: np.ndarray, num_steps: int = 500
+) -> np.ndarray:
+    """Mixture weights of the restarts that maximise the held-out log-likelihood.
+
+    By EM, from equal weights: the objective is concave.
+    """
+    density = np.exp(log_probs - log_probs.max(axis=0))
+    shares = np.full(len(log_probs), 1 / len(log_probs))
+    for _ in range(num_steps):
+        joint = shares[:, None] * density
+        responsibility = joint / joint.sum(axis=0)
+        shares = responsibility @ row_weights / row_weights.sum()
+    return shares

@@ -1,0 +1,194 @@
+"""Folds, quick fits, and which restarts predict."""
+
+from dataclasses import replace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy.special import logsumexp
+
+from ncai import BNNLVRegressor
+from ncai.choosing import _far_behind, _group_shares, _mixture, join_fits
+from ncai.fitting import draw_folds, without_own_fold
+from ncai.inference.base import _initial_priors
+from ncai.model import Model, Variance
+from ncai.networks import MLP, FlatNetwork
+from ncai.objectives.elbo import DeterministicError
+from ncai.optimise import Driver, Stage, initial_state
+from ncai.posterior import Fit
+from ncai.scaling import rounding_step, unrounded
+from ncai.settings import resolve, restart_temperatures
+from ncai.types import Data, Rows
+
+RNG = np.random.default_rng(0)
+X = RNG.uniform(-1, 1, (60, 1))
+Y = X[:, 0] + RNG.normal(0, 0.2, 60)
+TINY = {"hidden": (8,), "max_steps": 80, "n_restarts": 6, "n_folds": 3}
+TINY |= {"temperature": (0.01, 0.1), "n_weight_draws": 32, "random_state": 0}
+
+
+def settings(**given):
+    return resolve(BNNLVRegressor(**given)._settings())
+
+
+def test_folds_are_parts_of_nearly_equal_size():
+    folds = draw_folds(23, 5, seed=3)
+    assert sorted(np.bincount(folds)) == [4, 4, 5, 5, 5]
+    assert np.array_equal(folds, draw_folds(23, 5, seed=3))
+    assert draw_folds(3, 8, seed=0).max() == 2
+
+
+def test_every_row_is_held_out_by_the_restarts_of_its_fold_alone():
+    data = Data(jnp.zeros((8, 1)), jnp.zeros((8, 1)), jnp.array([1.0] * 6 + [0.0] * 2))
+    folds = np.array([0, 1, 2, 0, 1, 2])
+    weights = np.asarray(without_own_fold(data, folds, 6).row_weights)
+    for restart in range(6):
+        expected = np.append(np.where(folds == restart % 3, 0.0, 1.0), [0.0, 0.0])
+        assert np.array_equal(weights[restart], expected)
+
+
+def test_a_restart_with_rows_of_its_own_learns_as_if_there_were_no_others():
+    network = FlatNetwork(MLP((4,)), 1, 1, 1)
+    one = Variance(jnp.asarray(1.0))
+    model = Model(network, one, one, Variance(jnp.ones(1)))
+    inputs, targets = jnp.asarray(X[:12]), jnp.asarray(Y[:12, None])
+    masks = np.ones((7, 12), np.float32)  # two groups
+    for restart in range(7):
+        masks[restart, restart] = 0
+    keys = jax.random.split(jax.random.key(0), 7)
+    weights = jax.vmap(network.init)(keys)
+    state = initial_state(weights, _initial_priors(keys, model), keys)
+    stage = Stage("fit", DeterministicError(), max_steps=30)
+    own = Driver().run(stage, model, Data(inputs, targets, jnp.asarray(masks)), state)
+    for restart in (0, 6):
+        rows = Data(inputs, targets, jnp.asarray(masks[restart]))
+        alone = Driver().run(stage, model, rows, state)
+        np.testing.assert_allclose(
+            own.params[restart], alone.params[restart], rtol=1e-4, atol=1e-5
+        )
+    assert np.abs(own.params[0] - alone.params[0]).max() > 1e-4
+
+
+def test_each_temperature_sees_every_fold():
+    found = restart_temperatures(settings(n_restarts=6, n_folds=3))
+    assert found == (0.001,) * 3 + (0.1,) * 3
+    found = restart_temperatures(settings(n_restarts=3, keep="best"))
+    assert found == (0.001, 0.1, 0.001)
+
+
+def test_a_given_share_to_hold_out_takes_the_place_of_folds():
+    assert settings()["n_folds"] > 1
+    assert settings(validation_fraction=0.2)["n_folds"] == 0
+    assert settings(validation_fraction=0.2, n_folds=4)["n_folds"] == 4
+    with pytest.raises(ValueError, match="n_folds=4 is for inference"):
+        settings(inference="ncai", n_folds=4)
+
+
+def test_the_preset_names_the_method():
+    assert settings()["inference"] == "marginal"
+    assert settings(preset="paper")["inference"] == "ncai"
+    assert settings(latent_dim=0)["inference"] == "mfvi"
+
+
+def test_a_mixture_counts_only_restarts_that_did_not_learn_from_a_row():
+    log_probs = np.log([[0.1, np.nan, np.nan], [0.3, 0.4, np.nan]])
+    found = np.exp(_mixture(log_probs, np.array([0.25, 0.75])))
+    np.testing.assert_allclose(found[:2], [0.25 * 0.1 + 0.75 * 0.3, 0.4])
+    assert np.isnan(found[2])
+
+
+def test_group_weights_are_best_among_all_on_a_fine_grid():
+    log_probs = np.log(RNG.gamma(2.0, size=(6, 40)))
+    log_probs[:2, :20] = log_probs[2:4, 20:] = np.nan
+    groups = np.array([0, 1, 0, 1, 0, 1])
+    shares = _group_shares(log_probs, groups, np.ones(40))
+    assert shares.sum() == pytest.approx(1)
+    assert shares[0] == shares[2] == shares[4]
+    parts = np.stack([_mixture(log_probs[groups == g], np.ones(3)) for g in (0, 1)])
+
+    def score(first):
+        weights = np.array([[first], [1 - first]])
+        return logsumexp(parts, axis=0, b=weights).mean()
+
+    best = max(score(first) for first in np.linspace(0.001, 0.999, 999))
+    assert score(3 * shares[0]) == pytest.approx(best, abs=1e-4)
+
+
+def test_a_restart_far_behind_on_its_rows_is_left_out_and_a_hard_fold_is_not():
+    log_probs = np.full((4, 4), np.nan)
+    log_probs[0, :2], log_probs[1, 2:] = -1.0, -9.0  # the second fold is hard
+    log_probs[2, :2], log_probs[3, 2:] = -8.0, -9.5
+    scores = np.nanmean(log_probs, axis=1)
+    assert _far_behind(scores, log_probs).tolist() == [False, False, True, False]
+
+
+@pytest.fixture(scope="module")
+def fitted():
+    return BNNLVRegressor(**TINY).fit(X, Y)
+
+
+def test_the_restarts_of_the_quick_fit_may_predict_too(fitted):
+    assert len(fitted.restart_scores_) == 6 + 4
+    assert fitted.posterior_.shares.sum() == pytest.approx(1)
+    assert len(fitted.train_index_) == 60
+    assert fitted.score_name_.endswith("held out")
+    values = fitted.history_["value"]
+    assert values.shape[1] == 10
+    assert fitted.stop_reasons_[0].endswith("after 20 steps")
+
+
+def test_a_fit_with_folds_repeats(fitted):
+    again = BNNLVRegressor(**TINY).fit(X, Y)
+    assert np.array_equal(again.predict(X), fitted.predict(X))
+
+
+def test_given_validation_rows_take_the_place_of_folds():
+    model = BNNLVRegressor(**TINY).fit(X, Y, X_valid=X[:20], y_valid=Y[:20])
+    assert model.score_name_ == "average log-likelihood of the held-out rows"
+
+
+def test_joined_fits_keep_their_order(fitted):
+    posterior = fitted.posterior_
+    history = {
+        "step": np.array([1, 2]),
+        "value": np.ones((2, posterior.num_components)),
+    }
+    fit = Fit(posterior, history, np.ones(posterior.num_components, bool), ["b"], 2)
+    short = {"step": np.array([1]), "value": np.zeros((1, 1))}
+    quick = replace(
+        fit,
+        posterior=posterior.select(0),
+        history=short,
+        alive=np.zeros(1, bool),
+        stop_reasons=["a"],
+        num_steps=1,
+    )
+    joined = join_fits(fit, quick)
+    assert joined.stop_reasons == ["a", "b"]
+    assert joined.num_steps == 3
+    assert joined.alive.tolist() == [True] * posterior.num_components + [False]
+    assert joined.history["value"][0, -1] == 0
+    assert np.isnan(joined.history["value"][1, -1])
+    np.testing.assert_array_equal(
+        joined.posterior.mean.weights[-1], posterior.mean.weights[0]
+    )
+
+
+def test_rounded_targets_are_told_by_their_lattice():
+    whole = RNG.integers(3, 9, 100).astype(float)
+    smooth = RNG.normal(size=100)
+    classes = RNG.integers(0, 2, 100).astype(float)
+    uneven = RNG.choice([0.0, 1.0, 2.5, 2.7], 100)
+    columns = np.stack([whole, 0.1 * whole, smooth, classes, uneven], axis=1)
+    np.testing.assert_allclose(rounding_step(columns), [1.0, 0.1, 0, 0, 0])
+
+
+def test_unrounded_targets_round_to_what_was_given():
+    rows = Rows(X, np.round(Y[:, None] * 3), np.ones(60))
+    step = rounding_step(rows.targets)
+    found = unrounded(rows, step, seed=1)
+    assert step == 1
+    assert np.array_equal(np.round(found.targets), rows.targets)
+    assert len(np.unique(found.targets)) == 60
+    assert unrounded(rows, np.zeros(1), seed=1) is rows
