@@ -23,6 +23,7 @@ _HOMES = {
     "acquisition": "active",
     "make_dataset": "datasets",
     "load_dataset": "datasets",
+    "ConformalRegressor": "conformal",
     "DatasetError": "datasets",
     "ModelFileError": "files",
     "FitFailedError": "optimise",
