@@ -29,3 +29,17 @@ def x64():
     """64-bit arrays inside one test, 32-bit again after it."""
     with jax.enable_x64(True):
         yield
+
+
+@pytest.fixture
+def short_fits(monkeypatch):
+    """Few steps, restarts and draws, where the code is tested and not the fits."""
+    from ncai import BNNLVRegressor, settings
+
+    for preset in (settings.PRESETS["default"], *settings.METHOD_PRESETS.values()):
+        if "max_steps" in preset:
+            monkeypatch.setitem(preset, "max_steps", 60)
+    defaults = BNNLVRegressor.__init__.__kwdefaults__
+    quick = {"n_restarts": 2, "n_weight_draws": 16, "n_latent_draws": 8}
+    for name, value in quick.items():
+        monkeypatch.setitem(defaults, name, value)

@@ -5,7 +5,7 @@ import pandas as pd
 import pytest
 from sklearn.exceptions import NotFittedError
 
-from ncai import MLP, BNNLVRegressor, BNNRegressor, optimise
+from ncai import MLP, BNNLVRegressor, BNNRegressor, restart_groups
 
 # The sizes of `test_contracts.py`, so that compiled programs are shared.
 TINY = {
@@ -40,7 +40,7 @@ def no_training(monkeypatch):
     def refuse(*arguments):
         raise AssertionError("training began")
 
-    monkeypatch.setattr(optimise, "run_chunk", refuse)
+    monkeypatch.setattr(restart_groups, "run_chunk", refuse)
 
 
 def assert_helpful(error, *parts):

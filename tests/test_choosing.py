@@ -15,10 +15,11 @@ from ncai.inference.base import _initial_priors
 from ncai.model import Model, Variance
 from ncai.networks import MLP, FlatNetwork
 from ncai.objectives.elbo import DeterministicError
-from ncai.optimise import Driver, Stage, initial_state
+from ncai.optimise import Driver, Stage
 from ncai.posterior import Fit
 from ncai.scaling import rounding_step, unrounded
 from ncai.settings import resolve, restart_temperatures
+from ncai.training_step import initial_state
 from ncai.types import Data, Rows
 
 RNG = np.random.default_rng(0)

@@ -11,7 +11,13 @@ from scipy import stats
 from scipy.special import logsumexp
 from sklearn.exceptions import NotFittedError
 
-from ncai import BNNLVRegressor, BNNRegressor, FitFailedError, make_dataset, optimise
+from ncai import (
+    BNNLVRegressor,
+    BNNRegressor,
+    FitFailedError,
+    make_dataset,
+    restart_groups,
+)
 from ncai.choosing import score_rows, stacking_weights
 from ncai.fitting import hold_out, padded_size
 from ncai.latent_inference import infer_latents
@@ -174,7 +180,7 @@ def test_latents_of_new_rows(method):
 @pytest.mark.parametrize("method", TRAINED)
 def test_other_numbers_compile_nothing(method):
     fitted(method)
-    before = optimise.run_chunk._cache_size()
+    before = restart_groups.run_chunk._cache_size()
     changes = {
         "learning_rate": 0.003,
         "max_steps": 280,
@@ -188,14 +194,14 @@ def test_other_numbers_compile_nothing(method):
     }
     fit(estimator(method, **changes), *data(40, seed=1))
     fit(estimator(method), *data(38, seed=1))  # rows are padded to 40
-    assert optimise.run_chunk._cache_size() == before
+    assert restart_groups.run_chunk._cache_size() == before
 
 
 def test_other_fixed_noise_compiles_nothing():
     fit(estimator(noise_variance=0.1), *data())
-    before = optimise.run_chunk._cache_size()
+    before = restart_groups.run_chunk._cache_size()
     fit(estimator(noise_variance=0.3), *data())
-    assert optimise.run_chunk._cache_size() == before
+    assert restart_groups.run_chunk._cache_size() == before
 
 
 @pytest.mark.parametrize("method", SAMPLED)
@@ -678,7 +684,7 @@ class Interrupt:
     """`run_chunk`, with Ctrl-C at the given call."""
 
     def __init__(self, at_call):
-        self.at_call, self.calls, self.run_chunk = at_call, 0, optimise.run_chunk
+        self.at_call, self.calls, self.run_chunk = at_call, 0, restart_groups.run_chunk
 
     def __call__(self, *arguments):
         self.calls += 1
@@ -690,7 +696,7 @@ class Interrupt:
 def test_ctrl_c_in_training_keeps_the_best_so_far(monkeypatch):
     x, y = data()
     model = estimator(validation_fraction=1 / 6, refit=True)
-    monkeypatch.setattr(optimise, "run_chunk", Interrupt(at_call=2))
+    monkeypatch.setattr(restart_groups, "run_chunk", Interrupt(at_call=2))
     with pytest.warns(UserWarning, match="Ctrl-C after 250 steps: the model is fitted"):
         model.fit(*data(48))
     assert model.stop_reasons_ == ["elbo: interrupted after 250 steps"]
@@ -700,7 +706,7 @@ def test_ctrl_c_in_training_keeps_the_best_so_far(monkeypatch):
 
 
 def test_ctrl_c_in_the_refit_keeps_the_fit(monkeypatch):
-    monkeypatch.setattr(optimise, "run_chunk", Interrupt(at_call=4))
+    monkeypatch.setattr(restart_groups, "run_chunk", Interrupt(at_call=4))
     model = estimator(validation_fraction=1 / 6, refit=True)
     with pytest.warns(UserWarning, match="Ctrl-C after 330 steps: the model is fitted"):
         model.fit(*data(48))
@@ -713,7 +719,7 @@ def test_ctrl_c_in_the_refit_keeps_the_fit(monkeypatch):
 
 def test_ctrl_c_in_the_warm_start_leaves_the_estimator_unfitted(monkeypatch):
     model = estimator("ncai")
-    monkeypatch.setattr(optimise, "run_chunk", Interrupt(at_call=1))
+    monkeypatch.setattr(restart_groups, "run_chunk", Interrupt(at_call=1))
     with pytest.raises(KeyboardInterrupt):
         model.fit(*data())
     with pytest.raises(NotFittedError):

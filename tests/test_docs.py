@@ -6,7 +6,6 @@ from pathlib import Path
 
 import pytest
 
-from ncai import BNNLVRegressor, settings
 from real_sets import real_data
 
 DOCS = Path(__file__).parents[1] / "docs"
@@ -15,21 +14,6 @@ PAGES = sorted(
     page.name for page in DOCS.glob("*.md") if BLOCK.search(page.read_text())
 )
 NEED_REAL_DATA = ("tutorial.md",)
-
-
-@pytest.fixture
-def short_fits(monkeypatch):
-    """Few steps, restarts and draws: this is about the code, not the fits."""
-    for preset in (settings.PRESETS["default"], *settings.METHOD_PRESETS.values()):
-        if "max_steps" in preset:
-            monkeypatch.setitem(preset, "max_steps", 60)
-    defaults = BNNLVRegressor.__init__.__kwdefaults__
-    for name, value in {
-        "n_restarts": 2,
-        "n_weight_draws": 16,
-        "n_latent_draws": 8,
-    }.items():
-        monkeypatch.setitem(defaults, name, value)
 
 
 def run_page(name: str) -> int:

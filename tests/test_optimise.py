@@ -15,15 +15,9 @@ from ncai.model import Model, Variance, initial_priors
 from ncai.networks import MLP, FlatNetwork
 from ncai.objectives.elbo import DeterministicError, NegativeElbo
 from ncai.objectives.penalties import Penalties
-from ncai.optimise import (
-    CHUNK_STEPS,
-    Driver,
-    FitFailedError,
-    Stage,
-    initial_state,
-    run_chunk,
-    stack_objectives,
-)
+from ncai.optimise import CHUNK_STEPS, Driver, FitFailedError, Stage
+from ncai.restart_groups import stack_objectives
+from ncai.training_step import initial_state, run_chunk
 from ncai.types import Data
 
 NUM_RESTARTS, NUM_ROWS = 3, 16
@@ -364,7 +358,7 @@ def test_ctrl_c_before_the_first_chunk_of_a_later_stage_keeps_the_earlier_one(
     def interrupted(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("ncai.optimise.run_chunk", interrupted)
+    monkeypatch.setattr("ncai.restart_groups.run_chunk", interrupted)
     kept = driver.run(Stage("second", ELBO, max_steps=250), MODEL, DATA, state)
     assert_equal(kept, state)
     assert driver.interrupted

@@ -6,14 +6,13 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from ncai import cli, settings
+from ncai import cli
 
 README = Path(__file__).parents[1] / "README.md"
 
 
+@pytest.mark.usefixtures("short_fits")
 def test_the_code_runs(tmp_path, monkeypatch, capsys):
-    # Few steps: this is about the code, not the fit.
-    monkeypatch.setitem(settings.PRESETS["default"], "max_steps", 300)
     monkeypatch.chdir(tmp_path)
     blocks = re.findall(r"```(python)?\n(.*?)```", README.read_text(), re.S)
     assert len(blocks) >= 6

@@ -10,9 +10,10 @@ from jaxtyping import Array, Float
 
 from ncai.model import Model, NoiseMoments, Variance, squared_errors
 from ncai.objectives.elbo import NegativeElbo
-from ncai.optimise import Driver, Stage, initial_state
+from ncai.optimise import Driver, Stage
 from ncai.posterior import GaussianPosterior, Posterior
 from ncai.quadrature import LARGEST_DIM, latent_rule, node_log_joint
+from ncai.training_step import initial_state
 from ncai.types import Data, Unknowns
 from ncai.variational import MeanField, raw_scale_of, scale_of
 

@@ -1,128 +1,26 @@
-"""The one compiled training loop, and the short Python loop that drives it in chunks.
+"""The short Python loop that drives the compiled one in chunks.
 
-Compiled: a chunk of Adam steps for a few restarts at once. Python sees one small
-summary a chunk, from which come progress, plateaus, time limits and lost restarts;
-there is no other path, with or without a progress bar, and no host sync within a chunk.
-
-Many restarts are trained in groups, side by side on threads: a group is small enough
-for its arrays to stay in a core's cache, and XLA's own threads gain nothing on arrays
-of this size. The groups do not depend on the number of cores, so neither do the bits
-of the result.
+Python sees one small summary a chunk, from which come progress, plateaus, time limits
+and lost restarts; there is no other path, with or without a progress bar, and no host
+sync within a chunk.
 """
 
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
-import jax.numpy as jnp
 import numpy as np
-import optax
-from jax.flatten_util import ravel_pytree
-from jaxtyping import Array, Float, Int, PRNGKeyArray
 
-from ncai.compilation import RUN_ONCE, keep_compiled_programs, num_threads
-from ncai.model import Model, PriorState
+from ncai.compilation import RUN_ONCE, keep_compiled_programs
+from ncai.model import Model
+from ncai.restart_groups import RestartGroups
+from ncai.training_step import ChunkSummary, TrainState, initial_state
 from ncai.types import Data
 
 CHUNK_STEPS = 250
 LARGEST_GROUP = 5
-
-_ADAM = optax.scale_by_adam()
-
-
-class TrainState(NamedTuple):
-    """What the next step needs; every leaf has a leading restart axis."""
-
-    params: Any
-    adam: Any
-    priors: PriorState
-    key: PRNGKeyArray
-
-
-class ChunkSummary(NamedTuple):
-    """Averages over the steps of a chunk, for each restart."""
-
-    value: Float[Array, "R"]
-    terms: dict[str, Float[Array, "R"]]
-    finite: Float[Array, "R"]
-
-
-@jax.jit
-def initial_state(params: Any, priors: PriorState, keys: PRNGKeyArray) -> TrainState:
-    """State before the first step; all arguments have a leading restart axis."""
-    flat = jax.vmap(lambda p: ravel_pytree(p)[0])(params)
-    return TrainState(params, jax.vmap(_ADAM.init)(flat), priors, keys)
-
-
-def _run_one(
-    objective, model, data, trainable, state, rate, first_step, num_steps, decay_steps
-):
-    """`num_steps` steps of Adam for one restart."""
-    flat, unravel = ravel_pytree(state.params)
-    mask = ravel_pytree(
-        jax.tree.map(
-            lambda flag, part: jax.tree.map(lambda a: jnp.full_like(a, flag), part),
-            trainable,
-            state.params,
-        )
-    )[0]
-
-    def normals_at(step):
-        key = jax.random.fold_in(state.key, step)
-        return jax.random.normal(key, objective.num_normals(state.params), flat.dtype)
-
-    def prepare(flat, normals):
-        return objective.prepare(unravel(flat), normals)
-
-    def value_and_report(prepared, priors, step):
-        return objective.value(prepared, priors, model, data, step.astype(flat.dtype))
-
-    def body(i, carry):
-        flat, adam, priors, normals, prepared, value_sum, term_sums = carry
-        step = first_step + i
-        (value, report), gradient = jax.value_and_grad(value_and_report, has_aux=True)(
-            prepared, priors, step
-        )
-        (gradient,) = jax.vjp(lambda flat: prepare(flat, normals), flat)[1](gradient)
-        direction, adam = _ADAM.update(gradient * mask, adam)
-        progress = jnp.minimum(step / decay_steps, 1.0).astype(flat.dtype)
-        rate_now = rate * 0.5 * (1.0 + jnp.cos(jnp.pi * progress))
-        flat = flat - rate_now * mask * direction
-        normals = normals_at(step + 1)
-        prepared = prepare(flat, normals)
-        priors = objective.update_priors(prepared, priors, model, data, report)
-        term_sums = jax.tree.map(jnp.add, term_sums, report.terms)
-        return flat, adam, priors, normals, prepared, value_sum + value, term_sums
-
-    first_normals = normals_at(first_step)
-    first = prepare(flat, first_normals)
-    shapes = jax.eval_shape(value_and_report, first, state.priors, first_step)
-    no_terms = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), shapes[1].terms)
-    # fori_loop, not scan: nothing is stacked, and the number of steps is a traced
-    # number, so a last chunk of another length compiles nothing.
-    flat, adam, priors, _, _, value_sum, term_sums = jax.lax.fori_loop(
-        0,
-        num_steps,
-        body,
-        (
-            flat,
-            state.adam,
-            state.priors,
-            first_normals,
-            first,
-            jnp.zeros((), flat.dtype),
-            no_terms,
-        ),
-    )
-    summary = ChunkSummary(
-        value_sum / num_steps,
-        jax.tree.map(lambda total: total / num_steps, term_sums),
-        jnp.isfinite(value_sum) & jnp.all(jnp.isfinite(flat)),
-    )
-    return TrainState(unravel(flat), adam, priors, state.key), summary
 
 
 @jax.jit(compiler_options=RUN_ONCE)
@@ -133,60 +31,6 @@ def _new_stage(state: TrainState, step: int) -> TrainState:
     """
     keys = jax.vmap(lambda key: jax.random.fold_in(key, step))(state.key)
     return initial_state(state.params, state.priors, keys)
-
-
-@jax.jit(compiler_options=RUN_ONCE)
-def _take(tree: Any, indices: Int[Array, "G"]) -> Any:
-    return jax.tree.map(lambda a: a[indices], tree)
-
-
-@jax.jit(static_argnames=("length",), compiler_options=RUN_ONCE)
-def _join(parts: list, length: int) -> Any:
-    return jax.tree.map(lambda *p: jnp.concatenate(p)[:length], *parts)
-
-
-def stack_objectives(objectives: list) -> Any:
-    """One objective whose numbers have a leading restart axis."""
-    real = jnp.result_type(float)
-    # NumPy: with JAX each of these would be a small program to compile.
-    return jax.tree.map(
-        lambda *numbers: np.stack([np.asarray(n, real) for n in numbers]), *objectives
-    )
-
-
-@jax.jit
-def run_chunk(
-    objective,
-    model: Model,
-    data: Data,
-    trainable: Any,
-    state: TrainState,
-    rates: Float[Array, "R"],
-    first_step: int,
-    num_steps: int,
-    decay_steps: float = float("inf"),
-) -> tuple[TrainState, ChunkSummary]:
-    """A chunk of steps for all restarts.
-
-    The numbers of `objective` have a leading restart axis. `trainable` is a tree prefix
-    of the parameters with 1 where they learn and 0 where they are held. Rates fall to 0
-    over `decay_steps`, along half a cosine. The weights of the rows may have a leading
-    restart axis too: restarts then learn from rows of their own.
-    """
-    own_rows = Data(None, None, 0 if jnp.ndim(data.row_weights) == 2 else None)  # pyright: ignore
-    return jax.vmap(
-        _run_one, in_axes=(0, None, own_rows, None, 0, 0, None, None, None)
-    )(
-        objective,
-        model,
-        data,
-        trainable,
-        state,
-        rates,
-        first_step,
-        num_steps,
-        decay_steps,
-    )
 
 
 class FitFailedError(RuntimeError):
@@ -317,7 +161,7 @@ class Driver:
             self.alive = np.ones(num_restarts, bool)
         plateau = _PlateauWatch(stage, num_restarts, _num_rows(data))
         step, reason = 0, "step limit"
-        groups = _Groups(stage, model, data, state)
+        groups = RestartGroups(stage, model, data, state)
         try:
             while step < stage.max_steps:
                 num_steps = min(CHUNK_STEPS, stage.max_steps - step)
@@ -371,93 +215,6 @@ class Driver:
                     len(self.alive),
                 )
             )
-
-
-class _Groups:
-    """The restarts of a stage in groups of equal size, each a call of `run_chunk`.
-
-    The last group is filled up with copies of the last restart, so that all groups run
-    the same compiled program.
-    """
-
-    def __init__(self, stage: Stage, model: Model, data: Data, state: TrainState):
-        self.model, self.data, self.trainable = model, data, stage.trainable
-        self.decay_steps = float(
-            stage.max_steps if stage.schedule == "cosine" else "inf"
-        )
-        self.num_restarts = state.key.shape[0]
-        count = -(-self.num_restarts // stage.largest_group)
-        size = -(-self.num_restarts // count)
-        self.picks = np.minimum(
-            np.arange(count * size).reshape(count, size), self.num_restarts - 1
-        )
-        each = stage.objective
-        if not isinstance(each, tuple):
-            each = (each,) * self.num_restarts
-        self.objectives = [stack_objectives([each[i] for i in p]) for p in self.picks]
-        self.summaries: list[ChunkSummary | None] = [None] * count
-        self.pool = None
-        if count == 1:
-            self.states = [state]
-            return
-        self.states = [_take(state, picks) for picks in self.picks]
-        self.pool = ThreadPoolExecutor(min(count, num_threads()))
-        # No steps: compiles, where threads that start together would each compile.
-        self._run_group(0, np.zeros(self.num_restarts), 0, 0)
-
-    def _run_group(self, index: int, rates: np.ndarray, first_step, num_steps):
-        group_rates = rates[self.picks[index]].astype(np.float32)
-        state, summary = run_chunk(
-            self.objectives[index],
-            self.model,
-            self._rows_of(index),
-            self.trainable,
-            self.states[index],
-            group_rates,
-            first_step,
-            num_steps,
-            self.decay_steps,
-        )
-        return state, jax.tree.map(np.asarray, summary)
-
-    def _rows_of(self, index: int) -> Data:
-        weights = self.data.row_weights
-        if weights.ndim == 1:
-            return self.data
-        return self.data._replace(row_weights=weights[self.picks[index]])
-
-    def run(self, rates: np.ndarray, first_step: int, num_steps: int) -> ChunkSummary:
-        """A chunk of steps for all; interrupted, no group keeps what it did."""
-        # A group whose restarts are all done rests.
-        busy = [
-            i
-            for i, pick in enumerate(self.picks)
-            if rates[pick].any() or self.summaries[i] is None
-        ]
-        if self.pool is None:
-            results = [self._run_group(i, rates, first_step, num_steps) for i in busy]
-        else:
-            futures = [
-                self.pool.submit(self._run_group, i, rates, first_step, num_steps)
-                for i in busy
-            ]
-            results = [future.result() for future in futures]
-        for i, (state, summary) in zip(busy, results, strict=True):
-            self.states[i], self.summaries[i] = state, summary
-        return jax.tree.map(
-            lambda *parts: np.concatenate(parts)[: self.num_restarts], *self.summaries
-        )
-
-    def state(self) -> TrainState:
-        """Where the restarts are now."""
-        if len(self.states) == 1:
-            return self.states[0]
-        return _join(self.states, self.num_restarts)
-
-    def close(self) -> None:
-        """Wait for what still runs."""
-        if self.pool is not None:
-            self.pool.shutdown(cancel_futures=True)
 
 
 def _num_rows(data: Data) -> float:

@@ -14,7 +14,8 @@ from ncai.model import Model, Variance, initial_priors
 from ncai.networks import MLP, FlatNetwork
 from ncai.objectives.elbo import NegativeElbo
 from ncai.objectives.penalties import Penalties
-from ncai.optimise import Driver, Stage, TrainState, initial_state
+from ncai.optimise import Driver, Stage
+from ncai.training_step import TrainState, initial_state
 from ncai.types import Data
 
 SIZES = {"goldberg": (200, 20), "depeweg": (750, 50)}

@@ -12,8 +12,9 @@ from jaxtyping import PRNGKeyArray
 from ncai.compilation import RUN_ONCE
 from ncai.model import Model, PriorState, initial_priors
 from ncai.objectives.elbo import DeterministicError
-from ncai.optimise import Driver, Stage, TrainState, initial_state
+from ncai.optimise import Driver, Stage
 from ncai.posterior import Fit, GaussianPosterior
+from ncai.training_step import TrainState, initial_state
 from ncai.types import Data, Unknowns
 from ncai.variational import MeanField, raw_scale_of, scale_of
 

@@ -15,8 +15,9 @@ from ncai.inference.base import (
 from ncai.inference.marginal import with_unit_latents
 from ncai.model import Model, PriorState
 from ncai.objectives.importance import NegativeImportanceBound
-from ncai.optimise import Driver, initial_state
+from ncai.optimise import Driver
 from ncai.posterior import Fit
+from ncai.training_step import initial_state
 from ncai.types import Data, Unknowns
 from ncai.variational import MeanField
 

@@ -16,8 +16,9 @@ from ncai.inference.base import (
 )
 from ncai.model import Model, initial_priors
 from ncai.objectives.elbo import NegativeLogJoint
-from ncai.optimise import Driver, initial_state
+from ncai.optimise import Driver
 from ncai.posterior import Fit, GaussianPosterior
+from ncai.training_step import initial_state
 from ncai.types import Data, Unknowns
 
 

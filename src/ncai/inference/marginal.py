@@ -16,9 +16,10 @@ from ncai.inference.base import (
 )
 from ncai.model import Model, PriorState, Variance
 from ncai.objectives.marginal import NegativeMarginalElbo
-from ncai.optimise import LARGEST_GROUP, Driver, TrainState, initial_state
+from ncai.optimise import LARGEST_GROUP, Driver
 from ncai.posterior import Fit
 from ncai.quadrature import latent_rule
+from ncai.training_step import TrainState, initial_state
 from ncai.types import Data, Unknowns
 from ncai.variational import MeanField
 
@@ -38,14 +39,14 @@ class Marginal(Inference):
 
     Args:
         training: restarts, steps, rates.
-        start: "ncai": weights of a network trained at z = 0, or "random", or values.
+        start: "random"; "ncai": weights of a network trained at z = 0; or values.
         temperatures: of the prior of W, restart by restart in turn: see
             `NegativeMarginalElbo`. Validation then chooses.
         batch_rows: rows that a step looks at; all, if there are no more.
     """
 
     training: Training = field(default_factory=Training)
-    start: str | Unknowns = "ncai"
+    start: str | Unknowns = "random"
     temperatures: tuple[float, ...] = (1.0,)
     batch_rows: int = BATCH_ROWS
 

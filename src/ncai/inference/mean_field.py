@@ -21,8 +21,9 @@ from ncai.inference.map import map_points
 from ncai.model import Model, PriorState
 from ncai.objectives.elbo import NegativeElbo
 from ncai.objectives.penalties import Penalties
-from ncai.optimise import Driver, Stage, TrainState, initial_state
+from ncai.optimise import Driver, Stage
 from ncai.posterior import Fit
+from ncai.training_step import TrainState, initial_state
 from ncai.types import Data, Unknowns
 from ncai.variational import MeanField
 

@@ -1,7 +1,7 @@
 """What the methods minimise: each objective returns (value, report).
 
 An objective is a small pytree: its numbers are traced, its structure is static, and
-the compiled loop in `ncai.optimise` calls it for one restart. It comes in two steps:
+the compiled loop in `ncai.training_step` calls it for one restart. It has two steps:
 `prepare` does the cheap elementwise work on the parameters (scales, reparameterised
 draws), `value` the work on the data. The loop keeps what was prepared in a buffer;
 as one function, XLA would fold the random numbers and the softplus into every hidden
