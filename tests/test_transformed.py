@@ -7,7 +7,7 @@ from scipy import stats
 from ncai import BNNLVRegressor
 from ncai.networks import MLP, FlatNetwork
 from ncai.target_transforms import TargetTransform, inverse, log_inverse_slope
-from ncai.transformed import predictive_of
+from ncai.transformed import TransformedPredictive, predictive_of
 from ncai.types import WeightDraws
 
 NOISE, SHIFT, SCALE = 0.3, 0.4, 0.5
@@ -163,3 +163,27 @@ def test_auto_chooses_log_where_it_is_right_and_saves_it(tmp_path):
         model.predict_dist(x[:5]).log_prob(y[:5]),
     )
     assert (again.predict_interval(x[:5]) > 0).all()
+
+
+def test_a_tail_too_thin_to_show_is_not_all_there_is_to_a_mean():
+    common = {
+        "transform": TargetTransform("log", np.ones(1)),
+        "network": FlatNetwork(MLP(()), 1, 1, 1),
+        "inputs": np.zeros((1, 1)),
+        # One of 200 draws of W predicts 12 standard deviations out.
+        "draws": WeightDraws(
+            np.array([[0.0, 0.0, 0.0]] * 199 + [[12.0, 0.0, 0.0]], np.float32),
+            np.full((200, 1), 0.1, np.float32),
+            np.ones(200, np.float32),
+        ),
+        "num_latent_draws": 4,
+        "target_shift": np.zeros(1),
+        "target_scale": np.ones(1),
+        "single_output": True,
+    }
+    free = TransformedPredictive(**common)
+    held = TransformedPredictive(**common, moment_reach=5.0)
+    rest = 0.995 * np.exp(0.005)
+    assert free.mean() == pytest.approx(rest + 0.005 * np.exp(12.005), rel=1e-3)
+    assert held.mean() == pytest.approx(rest + 0.005 * np.exp(5), rel=1e-3)
+    assert held.log_prob([1.0]) == free.log_prob([1.0])

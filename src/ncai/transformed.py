@@ -21,26 +21,36 @@ _NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(9)
 _WEIGHTS = _WEIGHTS / _WEIGHTS.sum()
 # A highest-density set is looked for among so many quantiles of a row.
 _GRID_POINTS = 512
+# In standard deviations of the transformed training targets.
+MOMENT_REACH = 5.0
 
 
-def predictive_of(transform: TargetTransform, **options) -> PredictiveDistribution:
+def predictive_of(
+    transform: TargetTransform, standardized: bool = False, **options
+) -> PredictiveDistribution:
     """The predictive distribution of y, whatever it was trained on."""
     if transform.name == "none":
         return PredictiveDistribution(**options)
-    return TransformedPredictive(transform=transform, **options)
+    reach = MOMENT_REACH if standardized else np.inf
+    return TransformedPredictive(transform=transform, moment_reach=reach, **options)
 
 
 class TransformedPredictive(PredictiveDistribution):
     """As `PredictiveDistribution`, which it asks about t; answers are about y.
 
     Densities, cdf and quantiles are exact given the draws, as they are there. Moments
-    average g's inverse over the noise by Gauss-Hermite quadrature. CRPS is that of one
-    evenly spread value of y for each component.
+    average g's inverse over the noise by Gauss-Hermite quadrature, and hold what lies
+    beyond `moment_reach` (in the units of training) there: a tail too thin to show in
+    the density, stretched by an exponential, would else be all there is to a mean. CRPS
+    is that of one evenly spread value of y for each component.
     """
 
-    def __init__(self, *, transform: TargetTransform, **options):
+    def __init__(
+        self, *, transform: TargetTransform, moment_reach: float = np.inf, **options
+    ):
         super().__init__(**options)
         self.transform = transform
+        self.moment_reach = moment_reach
 
     # ----- Moments --------------------------------------------------------------------
 
@@ -59,7 +69,12 @@ class TransformedPredictive(PredictiveDistribution):
     def _shared(self):
         return tuple(
             np.asarray(a, np.float32)
-            for a in (self.target_shift, self.target_scale, self.transform.powers)
+            for a in (
+                self.target_shift,
+                self.target_scale,
+                self.transform.powers,
+                self.moment_reach,
+            )
         )
 
     def mean(self) -> np.ndarray:
@@ -213,10 +228,11 @@ class TransformedPredictive(PredictiveDistribution):
 def _row_parts(name, means, noise_std, row, shared):
     """E_W Var[y|W], Var_W E[y|W], E[y] and E[log dy/dt] of each output."""
     del row
-    shift, scale, powers = shared
+    shift, scale, powers, reach = shared
     nodes, weights = (jnp.asarray(a, means.dtype) for a in (_NODES, _WEIGHTS))
     power = powers[:, None]
     noisy = means[..., None] + noise_std[:, None, :, None] * nodes
+    noisy = jnp.clip(noisy, -reach, reach)
     t = shift[:, None] + scale[:, None] * noisy  # [S, M, L, Q]
     y = inverse(name, t, power)
     given_weights = (y @ weights).mean(1)
@@ -229,7 +245,7 @@ def _row_parts(name, means, noise_std, row, shared):
 
 def _row_crps(name, means, noise_std, targets, shared):
     """CRPS of an even sample of y."""
-    shift, scale, powers = shared
+    shift, scale, powers, _ = shared
     noise = mixture.even_noise(means.shape, means.dtype)
     t = shift + scale * (means + noise_std[:, None, :] * noise)
     sample = inverse(name, t, powers).reshape(-1, means.shape[-1])
