@@ -81,7 +81,6 @@ def choose(
         name = "average log-likelihood of the held-out rows"
         if folds is not None:
             name = "average log-likelihood of the rows that a restart held out"
-        scores = np.where(_far_behind(scores, log_probs), -np.inf, scores)
     alive = fit.alive & np.isfinite(scores)
     if not alive.any():
         raise FitFailedError(
@@ -90,6 +89,8 @@ def choose(
         )
     scores = np.where(alive, scores, -np.inf)
     living = np.flatnonzero(alive)
+    if log_probs is not None:
+        living = np.flatnonzero(alive & ~_far_behind(scores, log_probs))
     keep = settings["keep"]
     if keep == "best" or (keep == "weighted" and log_probs is None):
         kept, shares = np.array([np.argmax(scores)]), np.ones(1)

@@ -12,7 +12,8 @@ class Data(NamedTuple):
 
     `row_weights` counts how often a row stands for itself: 1 for an ordinary row, 2 for
     one seen twice, 0 for padding (rows are padded so that data of nearly the same size
-    share one compiled program).
+    share one compiled program). In training they may have a leading restart axis:
+    each restart then learns from rows of its own.
     """
 
     inputs: Float[Array, "N D"]
