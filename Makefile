@@ -24,8 +24,9 @@ $(VENV)/.ready: pyproject.toml constraints.txt
 demo: setup
 	$(BIN)/ncai demo
 
+# A file of tests stays with one worker: what its tests share is then made once.
 test: setup
-	$(TEST_ENV) $(BIN)/python -m pytest -n 2 -m "not slow"
+	$(TEST_ENV) $(BIN)/python -m pytest -n 2 --dist loadfile -m "not slow"
 
 test-slow: setup
 	$(TEST_ENV) $(BIN)/python scripts/run_slow_tests.py

@@ -320,19 +320,7 @@ def test_a_reader_that_leaves_is_no_error():
     assert child.wait() == 141
 
 
-# ----- Demo ---------------------------------------------------------------------------
-
-
-def test_quick_demo_prints_a_table_and_draws(tmp_path):
-    result = run("demo", "--quick", "--out", tmp_path / "new" / "folder")
-    assert result.exit_code == 0, result.stderr
-    for text in ("BNN+LV, MFVI", "BNN+LV, NCAI", "White noise", "coverage"):
-        assert text in result.stdout
-    assert "3 of 3" in result.stderr
-    picture = tmp_path / "new" / "folder" / "demo.png"
-    written = sorted(path.name for path in picture.parent.iterdir())
-    assert written == ["demo.png", "report.html"]
-    assert picture.read_bytes().startswith(b"\x89PNG")
+# ----- Options -----------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

@@ -1,17 +1,21 @@
-"""The demo's files; what it prints is tested with the command line."""
+"""The demo, as one sees it in a terminal, and the files it leaves."""
 
 import re
 
-from ncai.demo import PICTURE, REPORT, run_demo
+from command_line import run
+from ncai.demo import PICTURE, REPORT
 
 
-def test_quick_demo_writes_picture_and_report(tmp_path):
-    said = []
-    rows = run_demo(tmp_path, quick=True, tell=said.append)
-    assert [row.colour_name for row in rows] == ["BNN", "MFVI", "NCAI"]
-    assert said[-1] == "Writing the report"
-    assert sorted(path.name for path in tmp_path.iterdir()) == [PICTURE, REPORT]
-    page = (tmp_path / REPORT).read_text()
+def test_quick_demo_prints_a_table_and_writes_picture_and_report(tmp_path):
+    folder = tmp_path / "new" / "folder"
+    result = run("demo", "--quick", "--out", folder)
+    assert result.exit_code == 0, result.stderr
+    for text in ("BNN+LV, MFVI", "BNN+LV, NCAI", "White noise", "coverage"):
+        assert text in result.stdout
+    assert "3 of 3" in result.stderr
+    assert sorted(path.name for path in folder.iterdir()) == [PICTURE, REPORT]
+    assert (folder / PICTURE).read_bytes().startswith(b"\x89PNG")
+    page = (folder / REPORT).read_text()
     # NCAI is the subject; the others and the truth can be switched on.
     shown = re.findall(r'id="show-(\w+)" (checked)?> <span>([^<]+)</span>', page)
     assert shown == [
@@ -21,6 +25,8 @@ def test_quick_demo_writes_picture_and_report(tmp_path):
         ("truth", "", "Truth"),
     ]
     assert "ncai demo --seed 0 --quick" in page
-    for row in rows:
-        score = f"{row.log_likelihood:.3f}".replace("-", "\u2212")
-        assert f">{score}</td>" in page
+    # The table and the report tell the same scores.
+    for name in ("BNN", "BNN+LV, MFVI", "BNN+LV, NCAI"):
+        (line,) = [s for s in result.stdout.splitlines() if f" {name} " in s]
+        score = re.search(r"[-\u2212]\d+\.\d{3}", line).group()
+        assert f">{score.replace('-', chr(0x2212))}</td>" in page

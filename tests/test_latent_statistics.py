@@ -7,9 +7,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
+from scipy.special import digamma
 from sklearn.feature_selection import mutual_info_regression
 
 from ncai import latent_statistics as ls
+from ncai import neighbours, normality
 
 with warnings.catch_warnings():
     warnings.simplefilter("ignore")
@@ -42,14 +44,14 @@ def hz_by_loops(values):
 @pytest.mark.parametrize("method", ["exact", "characteristic"])
 def test_hz_of_one_column_equals_the_loops(method):
     values = 3 + 2 * gaussian(80, 1)[:, 0] ** 3
-    found = ls.henze_zirkler(values, method=method).statistic
+    found = normality.henze_zirkler(values, method=method).statistic
     assert found == pytest.approx(hz_by_loops(values), rel=1e-10)
 
 
 @pytest.mark.parametrize("dim", [2, 3])
 def test_hz_equals_pingouin(dim):
     points = np.exp(gaussian(150, dim) @ gaussian(dim, dim, seed=1) / 2)
-    found = ls.henze_zirkler(points)
+    found = normality.henze_zirkler(points)
     reference = pingouin.multivariate_normality(points)
     assert found.statistic == pytest.approx(reference.hz, rel=1e-10)
     assert found.p_value == pytest.approx(reference.pval, rel=1e-8)
@@ -59,7 +61,9 @@ def test_hz_p_value_of_gaussian_points_equals_pingouin():
     points = gaussian(150, 2)
     reference = pingouin.multivariate_normality(points)
     assert 0.05 < reference.pval < 0.95
-    assert ls.henze_zirkler(points).p_value == pytest.approx(reference.pval, rel=1e-10)
+    assert normality.henze_zirkler(points).p_value == pytest.approx(
+        reference.pval, rel=1e-10
+    )
 
 
 @pytest.mark.parametrize("dim", [1, 2])
@@ -70,23 +74,23 @@ def test_hz_integral_equals_double_sum(dim, law):
         points = np.random.default_rng(1).standard_t(1.5, size=(700, dim))
     if law == "clumps":
         points = np.sign(points) + 0.05 * gaussian(700, dim, seed=2)
-    exact = ls.henze_zirkler(points, method="exact").statistic
-    integral = ls.henze_zirkler(points, method="characteristic").statistic
+    exact = normality.henze_zirkler(points, method="exact").statistic
+    integral = normality.henze_zirkler(points, method="characteristic").statistic
     assert integral == pytest.approx(exact, rel=1e-9)
 
 
 @pytest.mark.parametrize("dim", [3, 5])
 def test_quasi_random_hz_is_near_the_double_sum(dim):
     points = gaussian(300, dim)
-    exact = ls.henze_zirkler(points, method="exact").statistic
-    integral = ls.henze_zirkler(points, method="characteristic").statistic
+    exact = normality.henze_zirkler(points, method="exact").statistic
+    integral = normality.henze_zirkler(points, method="characteristic").statistic
     assert integral == pytest.approx(exact, rel=0.03)
 
 
 def test_many_points_switch_to_the_integral_without_a_step():
     points = gaussian(5_001, 1)
-    assert ls.henze_zirkler(points).statistic == pytest.approx(
-        ls.henze_zirkler(points, method="exact").statistic, rel=1e-9
+    assert normality.henze_zirkler(points).statistic == pytest.approx(
+        normality.henze_zirkler(points, method="exact").statistic, rel=1e-9
     )
 
 
@@ -95,8 +99,8 @@ def test_many_points_switch_to_the_integral_without_a_step():
 def test_hz_weights_count_rows(dim, method):
     rng = np.random.default_rng(0)
     points, counts = rng.normal(size=(60, dim)), rng.integers(0, 4, 60)
-    weighted = ls.henze_zirkler(points, weights=counts, method=method)
-    repeated = ls.henze_zirkler(np.repeat(points, counts, axis=0))
+    weighted = normality.henze_zirkler(points, weights=counts, method=method)
+    repeated = normality.henze_zirkler(np.repeat(points, counts, axis=0))
     assert weighted == pytest.approx(repeated, rel=1e-10)
 
 
@@ -112,7 +116,7 @@ def test_hz_weights_count_rows(dim, method):
     ],
 )
 def test_singular_points_have_four_n(points):
-    found = ls.henze_zirkler(points)
+    found = normality.henze_zirkler(points)
     assert found.singular
     assert found.statistic == 4 * len(points)
     assert found.p_value < 1e-6
@@ -121,7 +125,9 @@ def test_singular_points_have_four_n(points):
 def test_units_do_not_make_points_singular():
     points = gaussian(50, 2)
     tiny = points * [1e-12, 1e12]
-    assert ls.henze_zirkler(tiny) == pytest.approx(ls.henze_zirkler(points))
+    assert normality.henze_zirkler(tiny) == pytest.approx(
+        normality.henze_zirkler(points)
+    )
 
 
 @settings(max_examples=30, deadline=None)
@@ -133,16 +139,16 @@ def test_hz_is_affine_and_order_invariant(seed, dim):
     left, _ = np.linalg.qr(rng.normal(size=(dim, dim)))
     right, _ = np.linalg.qr(rng.normal(size=(dim, dim)))
     mapped = points @ (left * rng.uniform(1, 2, dim)) @ right + rng.normal(size=dim)
-    found = ls.henze_zirkler(points).statistic
-    assert ls.henze_zirkler(mapped).statistic == pytest.approx(found, abs=1e-8)
+    found = normality.henze_zirkler(points).statistic
+    assert normality.henze_zirkler(mapped).statistic == pytest.approx(found, abs=1e-8)
     shuffled = rng.permutation(points)
-    assert ls.henze_zirkler(shuffled).statistic == pytest.approx(found, abs=1e-8)
+    assert normality.henze_zirkler(shuffled).statistic == pytest.approx(found, abs=1e-8)
 
 
 @pytest.mark.parametrize("dim", [1, 2])
 def test_hz_null_law_is_calibrated(dim):
     rng = np.random.default_rng(0)
-    results = [ls.henze_zirkler(rng.normal(size=(200, dim))) for _ in range(200)]
+    results = [normality.henze_zirkler(rng.normal(size=(200, dim))) for _ in range(200)]
     # The mean of 200 uniform p-values has deviation 1 / sqrt(12 * 200) = 0.020; four of
     # them, and 0.02 for the log-normal approximation.
     assert abs(np.mean([r.p_value for r in results]) - 0.5) < 0.1
@@ -150,19 +156,19 @@ def test_hz_null_law_is_calibrated(dim):
     error = statistics.std() / np.sqrt(200)
     assert abs(statistics.mean() - results[0].expected) < 4 * error
     # Binomial: 10 of 200 expected above the 95 % point, deviation 3.1.
-    above = np.sum(statistics > ls.henze_zirkler_quantile(0.95, 200, dim))
+    above = np.sum(statistics > normality.henze_zirkler_quantile(0.95, 200, dim))
     assert abs(above - 10) <= 13
 
 
 def test_hz_refuses_nonsense():
     with pytest.raises(ValueError, match="points"):
-        ls.henze_zirkler([[np.nan], [1.0]])
+        normality.henze_zirkler([[np.nan], [1.0]])
     with pytest.raises(ValueError, match="points"):
-        ls.henze_zirkler(np.zeros((0, 1)))
+        normality.henze_zirkler(np.zeros((0, 1)))
     with pytest.raises(ValueError, match="weights"):
-        ls.henze_zirkler(gaussian(5, 1), weights=np.ones(4))
+        normality.henze_zirkler(gaussian(5, 1), weights=np.ones(4))
     with pytest.raises(ValueError, match="method"):
-        ls.henze_zirkler(gaussian(5, 1), method="magic")
+        normality.henze_zirkler(gaussian(5, 1), method="magic")
 
 
 # ----- Dependence ---------------------------------------------------------------------
@@ -176,7 +182,7 @@ def correlated(num_rows, rho, seed=0):
 @pytest.mark.parametrize("rho", [0.0, 0.6, 0.95])
 def test_mutual_information_of_gaussians(rho):
     # Over 30 seeds the bias was at most 0.010 and the deviation 0.023; three of them.
-    found = ls.mutual_information(*correlated(2000, rho))
+    found = neighbours.mutual_information(*correlated(2000, rho))
     assert found == pytest.approx(-0.5 * np.log(1 - rho**2), abs=0.08)
 
 
@@ -185,14 +191,16 @@ def test_mutual_information_of_gaussian_vectors():
     x, noise = gaussian(3000, 3), gaussian(3000, 2, seed=1)
     z = (x[:, :2] + noise) / np.sqrt(2)
     # Over 20 seeds the bias was at most 0.021 and the deviation 0.015; four of them.
-    assert ls.mutual_information(x, z) == pytest.approx(np.log(2), abs=0.08)
-    assert ls.mutual_information(x, z[:, 0]) == pytest.approx(np.log(2) / 2, abs=0.08)
+    assert neighbours.mutual_information(x, z) == pytest.approx(np.log(2), abs=0.08)
+    assert neighbours.mutual_information(x, z[:, 0]) == pytest.approx(
+        np.log(2) / 2, abs=0.08
+    )
 
 
 def test_mutual_information_equals_scikit_learn_for_two_columns():
     a, b = correlated(400, 0.7)
     reference = mutual_info_regression(a[:, None], b, n_neighbors=5, random_state=0)[0]
-    assert ls.mutual_information(a, b) == pytest.approx(reference, abs=1e-9)
+    assert neighbours.mutual_information(a, b) == pytest.approx(reference, abs=1e-9)
 
 
 def test_mutual_information_counts_by_brute_force():
@@ -203,18 +211,18 @@ def test_mutual_information_counts_by_brute_force():
         in_a = np.abs(a_scaled - a_scaled[i]).max(axis=1)
         in_b = np.abs(b_scaled - b_scaled[i]).max(axis=1)
         radius = np.sort(np.maximum(in_a, in_b))[5]
-        total += ls.digamma(np.sum(in_a < radius)) + ls.digamma(np.sum(in_b < radius))
-    expected = ls.digamma(5) + ls.digamma(60) - total / 60
-    assert ls.mutual_information(a, b) == pytest.approx(expected, abs=1e-12)
+        total += digamma(np.sum(in_a < radius)) + digamma(np.sum(in_b < radius))
+    expected = digamma(5) + digamma(60) - total / 60
+    assert neighbours.mutual_information(a, b) == pytest.approx(expected, abs=1e-12)
 
 
 def test_mutual_information_knows_no_units_and_survives_ties():
     a, b = correlated(300, 0.8)
-    found = ls.mutual_information(a, b)
-    assert ls.mutual_information(1e-8 * a + 5, 1e6 * b) == pytest.approx(
+    found = neighbours.mutual_information(a, b)
+    assert neighbours.mutual_information(1e-8 * a + 5, 1e6 * b) == pytest.approx(
         found, abs=1e-6
     )
-    rounded = ls.mutual_information(np.round(a), b)
+    rounded = neighbours.mutual_information(np.round(a), b)
     assert 0.1 < rounded < found
 
 
@@ -222,18 +230,18 @@ def test_mutual_information_with_constant_columns():
     a, b = correlated(300, 0.8)
     with_constant = np.c_[np.full(300, 0.1), a]
     # The noise that breaks ties differs, which may move a count or two.
-    assert ls.mutual_information(with_constant, b) == pytest.approx(
-        ls.mutual_information(a, b), abs=1e-3
+    assert neighbours.mutual_information(with_constant, b) == pytest.approx(
+        neighbours.mutual_information(a, b), abs=1e-3
     )
-    assert ls.mutual_information(np.full(300, 0.1), b) == 0.0
-    assert not ls.permuted_mutual_information(np.ones(300), b, 3).any()
+    assert neighbours.mutual_information(np.full(300, 0.1), b) == 0.0
+    assert not neighbours.permuted_mutual_information(np.ones(300), b, 3).any()
 
 
 def test_mutual_information_refuses_too_few_rows():
     with pytest.raises(ValueError, match="k=5"):
-        ls.mutual_information(np.arange(5.0), np.arange(5.0))
+        neighbours.mutual_information(np.arange(5.0), np.arange(5.0))
     with pytest.raises(ValueError, match="rows"):
-        ls.mutual_information(np.arange(9.0), np.arange(8.0))
+        neighbours.mutual_information(np.arange(9.0), np.arange(8.0))
 
 
 @pytest.mark.parametrize("most_pairs", [0, 10**6])
@@ -242,17 +250,17 @@ def test_mutual_information_refuses_too_few_rows():
 def test_permuted_information_is_that_of_permuted_rows(
     dim_a, dim_b, list_length, most_pairs, monkeypatch
 ):
-    monkeypatch.setattr(ls, "_MOST_PAIRS", most_pairs)
-    monkeypatch.setattr(ls, "_NEIGHBOUR_LIST", list_length)
+    monkeypatch.setattr(neighbours, "_MOST_PAIRS", most_pairs)
+    monkeypatch.setattr(neighbours, "_NEIGHBOUR_LIST", list_length)
     a, b = gaussian(200, dim_a), gaussian(200, dim_b, seed=1)
-    found = ls.permuted_mutual_information(a, b, num_permutations=3, seed=4)
+    found = neighbours.permuted_mutual_information(a, b, num_permutations=3, seed=4)
     rng = np.random.default_rng(4)
     for value in found:
         order = rng.permutation(200)
         if dim_b > dim_a:  # the other side is shuffled
-            expected = ls.mutual_information(a[order], b)
+            expected = neighbours.mutual_information(a[order], b)
         else:
-            expected = ls.mutual_information(a, b[order])
+            expected = neighbours.mutual_information(a, b[order])
         assert value == pytest.approx(expected, abs=1e-9)
 
 
@@ -393,19 +401,19 @@ def test_entropy_of_gaussians(dim):
     # The log density has variance dim / 2, the neighbours add psi'(5) = 0.22: deviation
     # sqrt((dim / 2 + 0.22) / 4000) <= 0.021. Three of them, and the bias of 0.03 that
     # three dimensions have here (it was seen to fall with N).
-    assert ls.knn_entropy(samples) == pytest.approx(exact, abs=0.093)
+    assert neighbours.knn_entropy(samples) == pytest.approx(exact, abs=0.093)
 
 
 @pytest.mark.parametrize("k", [1, 3, 10])
 def test_entropy_of_a_uniform_law_is_right_for_any_k(k):
     samples = np.random.default_rng(0).random(20_000)
     # Deviation sqrt(psi'(k) / 20000) <= 0.009.
-    assert ls.knn_entropy(samples, k=k) == pytest.approx(0, abs=0.03)
+    assert neighbours.knn_entropy(samples, k=k) == pytest.approx(0, abs=0.03)
 
 
 def test_entropy_of_scaled_and_of_equal_samples():
     samples = gaussian(200, 2)
-    shifted = ls.knn_entropy(1e-6 * samples) - ls.knn_entropy(samples)
+    shifted = neighbours.knn_entropy(1e-6 * samples) - neighbours.knn_entropy(samples)
     assert shifted == pytest.approx(2 * np.log(1e-6), abs=1e-4)
-    assert np.isfinite(ls.knn_entropy(np.repeat(samples, 10, axis=0)))
-    assert ls.knn_entropy(np.full(20, 0.1)) == -np.inf
+    assert np.isfinite(neighbours.knn_entropy(np.repeat(samples, 10, axis=0)))
+    assert neighbours.knn_entropy(np.full(20, 0.1)) == -np.inf

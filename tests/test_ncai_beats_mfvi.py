@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from ncai import BNNLVRegressor, make_dataset
-from ncai.latent_statistics import henze_zirkler
+from ncai.normality import henze_zirkler
 
 LATENT_VARIANCE = {"heavy_tail": 0.01, "depeweg": 1.0}
 

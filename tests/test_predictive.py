@@ -292,7 +292,7 @@ def test_entropy_estimates_agree_for_two_outputs():
 
 
 def test_sorted_neighbour_entropy_matches_the_general_one():
-    from ncai.latent_statistics import knn_entropy
+    from ncai.neighbours import knn_entropy
 
     samples = np.random.default_rng(0).normal(size=(3, 200))
     expected = [knn_entropy(group[:, None], k=5) for group in samples]

@@ -116,7 +116,7 @@ def _neighbour_entropies(
 ) -> Float[np.ndarray, "groups"]:
     """Nearest-neighbour entropy of each group of samples."""
     # Imported here: this module is all that predictions with one output ever need.
-    from ncai.latent_statistics import knn_entropy
+    from ncai.neighbours import knn_entropy
 
     if samples.shape[-1] > 1:
         return np.array([knn_entropy(group, k=k) for group in samples])

@@ -14,14 +14,12 @@ from scipy import stats
 
 from ncai.latent_statistics import (
     aggregated_posterior_divergences,
-    henze_zirkler,
-    henze_zirkler_quantile,
-    mutual_information,
     offdiag_covariance_norm,
     pearson_penalty_value,
-    permuted_mutual_information,
 )
 from ncai.metrics import ks_statistic
+from ncai.neighbours import mutual_information, permuted_mutual_information
+from ncai.normality import henze_zirkler, henze_zirkler_quantile
 
 _NO_INFORMATION = "z carries no information: all its means are equal"
 # 1 - 0.9 is a little below 0.1, which a p-value of exactly 0.1 must not notice.

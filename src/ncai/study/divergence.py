@@ -14,7 +14,7 @@ import numpy as np
 import optax
 from jax.scipy.special import logsumexp
 
-from ncai.latent_statistics import henze_zirkler as hz_test
+from ncai.normality import henze_zirkler as hz_test
 from ncai.objectives.penalties import henze_zirkler
 from ncai.study.cells import Cell, Outcome
 from ncai.study.scales import Scale

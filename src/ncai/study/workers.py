@@ -104,7 +104,7 @@ def _dask(address: str) -> Iterator[Workers]:
             'pip install "ncai[distributed]".'
         ) from None
     try:
-        client = Client(address, timeout="20s")
+        client = Client(address, timeout="10s")
     except (OSError, ValueError) as error:
         raise OSError(
             f"--scheduler {address} cannot be reached ({error}): start one with "
