@@ -6,10 +6,20 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from scipy import stats
 from scipy.special import logsumexp
 
 from ncai import BNNLVRegressor
-from ncai.choosing import _far_behind, _group_shares, _mixture, join_fits
+from ncai.choosing import (
+    NOISE_SCALES,
+    _best_mixture,
+    _far_behind,
+    _group_shares,
+    _mixture,
+    join_fits,
+    log_probs_at_scales,
+    score_rows,
+)
 from ncai.fitting import draw_folds, without_own_fold
 from ncai.inference.base import _initial_priors
 from ncai.model import Model, Variance
@@ -124,6 +134,28 @@ def test_a_restart_far_behind_on_its_rows_is_left_out_and_a_hard_fold_is_not():
     assert _far_behind(scores, log_probs).tolist() == [False, False, True, False]
 
 
+def test_the_noise_of_members_that_disagree_is_narrowed_to_what_fits_the_mixture():
+    # y ~ N(0, 1). Members are off by b ~ N(0, 0.75) and as wide as they err,
+    # sqrt(1 + 0.75). Their mixture is best where its noise and b have variance 1.
+    rng = np.random.default_rng(0)
+    y = rng.normal(size=2000)
+    centres = np.sqrt(0.75) * rng.normal(size=(300, 2000))
+    width = np.sqrt(1.75)
+    log_probs = np.stack(
+        [stats.norm.logpdf(y, centres, scale * width) for scale in NOISE_SCALES]
+    )
+    shares, best = _best_mixture(log_probs, np.zeros(300, int), np.ones(2000))
+    np.testing.assert_allclose(shares, 1 / 300)
+    assert NOISE_SCALES[best] == pytest.approx(0.5 / width, abs=0.11)
+
+
+def test_a_member_alone_keeps_its_noise():
+    y = np.random.default_rng(0).normal(size=(1, 4000))
+    log_probs = np.stack([stats.norm.logpdf(y, 0, scale) for scale in NOISE_SCALES])
+    _, best = _best_mixture(log_probs, np.zeros(1, int), np.ones(4000))
+    assert NOISE_SCALES[best] == 1.0
+
+
 @pytest.fixture(scope="module")
 def fitted():
     return BNNLVRegressor(**TINY).fit(X, Y)
@@ -137,6 +169,30 @@ def test_the_restarts_of_the_quick_fit_may_predict_too(fitted):
     values = fitted.history_["value"]
     assert values.shape[1] == 10
     assert fitted.stop_reasons_[0].endswith("after 20 steps")
+
+
+@pytest.mark.parametrize("noise", ["variational", 0.1])
+def test_densities_at_a_width_are_those_of_the_posterior_with_that_width(noise):
+    model = BNNLVRegressor(**TINY, noise_variance=noise).fit(X, Y)
+    rows = Rows(X[:5], Y[:5, None], np.ones(5))
+    key = jax.random.key(3)
+    found = log_probs_at_scales(model.posterior_, rows, key, (1.0, 0.5, 2.0))
+    for scale, log_probs in zip((1.0, 0.5, 2.0), found, strict=True):
+        scaled = model.posterior_.with_noise_scaled(scale)
+        np.testing.assert_allclose(
+            scaled.draw(key, 8).noise_std,
+            scale * model.posterior_.draw(key, 8).noise_std,
+            rtol=1e-5,
+        )
+        np.testing.assert_allclose(log_probs, score_rows(scaled, rows, key), rtol=1e-4)
+
+
+def test_noise_is_tuned_only_where_it_was_learned(fitted):
+    untuned = BNNLVRegressor(**TINY, tune_noise=False).fit(X, Y)
+    np.testing.assert_array_equal(untuned.restart_scores_, fitted.restart_scores_)
+    fixed = BNNLVRegressor(**TINY, noise_variance=0.1).fit(X, Y)
+    draws = fixed.posterior_.draw(jax.random.key(0), 4)
+    np.testing.assert_allclose(draws.noise_std, np.sqrt(0.1), rtol=1e-6)
 
 
 def test_a_fit_with_folds_repeats(fitted):

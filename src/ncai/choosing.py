@@ -8,14 +8,18 @@ import jax
 import numpy as np
 from scipy.special import logsumexp
 
+from ncai import row_statistics
+from ncai.latent_nodes import latent_nodes
 from ncai.optimise import FitFailedError
 from ncai.posterior import Fit, GaussianPosterior, Posterior
-from ncai.predictive import PredictiveDistribution
+from ncai.row_map import map_mixtures
 from ncai.settings import restart_temperatures
 from ncai.types import Rows
 
 LEAST_SHARE = 1e-3  # of the mixture: what has less is left out
 WORST_GAP = 3.0  # nats a row behind the best on the same rows: training went astray
+# Widths of the noise that are tried, in units of what each restart learned.
+NOISE_SCALES = (1.0, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 1.15)
 
 
 @dataclass(frozen=True)
@@ -61,6 +65,10 @@ def choose(
     with folds the part of `train` that a restart did not see. Without either it is
     minus the final value of the objective. The last `num_quick` restarts are those of
     a shorter fit (see `join_fits`).
+
+    Where restarts are weighted, the width of learned noise is weighed with them: each
+    learned a width for its own errors, and a mixture, whose members disagree, adds to
+    that what they disagree by although it errs less than any of them.
     """
     posterior = fit.posterior
     if not isinstance(posterior, GaussianPosterior):
@@ -74,7 +82,11 @@ def choose(
         name = "minus the final objective"
         log_probs = None
     else:
-        log_probs = _log_probs(posterior, judged, key, folds, num_quick)
+        tuned = settings["tune_noise"] and settings["keep"] == "weighted"
+        fixed = posterior.model.noise_variance.mode == "fixed"
+        scales = NOISE_SCALES if tuned and not fixed else (1.0,)
+        at_scales = _log_probs(posterior, judged, key, folds, num_quick, scales)
+        log_probs = at_scales[0]
         weights = np.where(np.isnan(log_probs), 0.0, judged.weights)
         totals = (weights * np.nan_to_num(log_probs, nan=0.0)).sum(axis=1)
         scores = totals / np.maximum(weights.sum(axis=1), 1e-300)
@@ -98,7 +110,9 @@ def choose(
         kept, shares = living, np.full(len(living), 1 / len(living))
     else:
         groups = _groups(settings, folds, num_quick)[living]
-        shares = _group_shares(log_probs[living], groups, judged.weights)
+        shares, best = _best_mixture(at_scales[:, living], groups, judged.weights)
+        posterior = posterior.with_noise_scaled(scales[best])
+        log_probs = at_scales[best]
         kept = living[shares > LEAST_SHARE]
         shares = shares[shares > LEAST_SHARE]
         shares = shares / shares.sum()
@@ -144,15 +158,16 @@ def join_fits(fit: Fit, quick: Fit) -> Fit:
 
 
 def _log_probs(
-    posterior, rows: Rows, key, folds: np.ndarray | None, num_quick: int
+    posterior, rows: Rows, key, folds: np.ndarray | None, num_quick: int, scales
 ) -> np.ndarray:
-    """[R, N]; NaN where a restart learned from a row."""
+    """For each width of the noise [R, N]; NaN where a restart learned from a row."""
     count = posterior.num_components
-    found = np.full((count, len(rows)), np.nan)
+    found = np.full((len(scales), count, len(rows)), np.nan)
     numbers = [*range(count - num_quick), *range(num_quick)]  # each fit has its own
     for i, number in enumerate(numbers):
         own = slice(None) if folds is None else folds == fold_of(number, folds)
-        found[i, own] = score_rows(posterior.select(i), rows.pick(own), key)
+        part = rows.pick(own)
+        found[:, i, own] = log_probs_at_scales(posterior.select(i), part, key, scales)
     return found
 
 
@@ -179,6 +194,21 @@ def _groups(settings: Mapping[str, Any], folds, num_quick: int) -> np.ndarray:
     else:
         own = np.unique(temperatures, return_inverse=True)[1]
     return np.concatenate([own, np.full(num_quick, own.max() + 1)])
+
+
+def _best_mixture(log_probs, groups: np.ndarray, row_weights):
+    """Weights of restarts, and the number of the noise width, that fit best.
+
+    Weights first, at the width that each learned: a row is held out by one restart of a
+    group, and alone those would ask for other weights at another width than together.
+    """
+    shares = _group_shares(log_probs[0], groups, row_weights)
+    scores = []
+    for at_width in log_probs:
+        mixed = _mixture(at_width, shares)
+        known = ~np.isnan(mixed)
+        scores.append(row_weights[known] @ mixed[known])
+    return shares, int(np.argmax(scores))
 
 
 def _group_shares(log_probs, groups: np.ndarray, row_weights) -> np.ndarray:
@@ -208,16 +238,23 @@ def _mixture(log_probs: np.ndarray, shares: np.ndarray) -> np.ndarray:
 
 def score_rows(posterior: Posterior, rows: Rows, key) -> np.ndarray:
     """Log predictive density of rows, in the units of training."""
-    predictive = PredictiveDistribution(
-        network=posterior.model.network,
-        inputs=rows.inputs,
-        draws=posterior.draw(key, 64),
-        num_latent_draws=32,
-        target_shift=np.zeros(rows.targets.shape[1]),
-        target_scale=np.ones(rows.targets.shape[1]),
-        single_output=False,
+    return log_probs_at_scales(posterior, rows, key, (1.0,))[0]
+
+
+def log_probs_at_scales(posterior: Posterior, rows: Rows, key, scales) -> np.ndarray:
+    """As `score_rows`, were the noise so many times as wide: [scales, N]."""
+    draws = posterior.draw(key, 64)
+    network = posterior.model.network
+    found = map_mixtures(
+        row_statistics.log_prob_at_scales,
+        network,
+        draws,
+        latent_nodes(len(draws.weights), 32, network.latent_dim),
+        rows.inputs.astype(np.float32),
+        rows.targets.astype(np.float32),
+        np.asarray(scales, np.float32),
     )
-    return predictive.log_prob(rows.targets)
+    return found.T
 
 
 def stacking_weights(

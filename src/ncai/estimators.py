@@ -94,6 +94,8 @@ class BNNLVRegressor(RegressorMixin, BaseEstimator):
             "weighted" to fit the held-out rows (restarts of a temperature share a
             weight). One that is 3 nats a row behind another on the same rows is left
             out.
+        tune_noise: with keep="weighted", choose on the held-out rows how wide the noise
+            of the mixture is, in units of what its restarts learned.
         n_folds: with "marginal" and "iwae", and unless `keep` is "best": each restart
             holds out another of so many parts of the rows, so that every row is learned
             from and every row can choose. 0 is off.
@@ -190,6 +192,7 @@ class BNNLVRegressor(RegressorMixin, BaseEstimator):
         start=None,
         hold_means=False,
         keep=None,
+        tune_noise=None,
         n_folds=None,
         validation_fraction=None,
         refit=False,
@@ -239,6 +242,7 @@ class BNNLVRegressor(RegressorMixin, BaseEstimator):
         self.start = start
         self.hold_means = hold_means
         self.keep = keep
+        self.tune_noise = tune_noise
         self.n_folds = n_folds
         self.validation_fraction = validation_fraction
         self.refit = refit

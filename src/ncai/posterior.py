@@ -3,7 +3,7 @@
 After `draw`, no code knows which method was used.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
@@ -88,6 +88,16 @@ class GaussianPosterior:
         """Prior standard deviation of z in the restart that `latent_moments` uses."""
         best = int(np.argmax(self.shares))
         return float(np.sqrt(self.priors.latent_variance[best]))
+
+    def with_noise_scaled(self, factor: float) -> "GaussianPosterior":
+        """The same with output noise so many times as wide."""
+        noise = self.priors.noise_variance * factor**2
+        log_noise = self.mean.log_noise_var + 2 * np.log(factor)
+        return replace(
+            self,
+            mean=self.mean._replace(log_noise_var=log_noise),
+            priors=self.priors._replace(noise_variance=noise),
+        )
 
     def select(self, indices, shares=None) -> "GaussianPosterior":
         """Only these restarts, with these shares (equal if not given)."""

@@ -44,7 +44,7 @@ COUNTS = (
     "n_latent_draws",
 )
 COUNTS_FROM_ZERO = ("latent_dim", "n_warmup", "n_folds")
-FLAGS = ("plateau", "hold_means", "refit", "standardize", "progress")
+FLAGS = ("plateau", "tune_noise", "hold_means", "refit", "standardize", "progress")
 
 # The paper's network: one hidden layer, z beside x.
 _SMALL_NETWORK = {
@@ -55,6 +55,7 @@ _SMALL_NETWORK = {
     "n_folds": 0,
     "validation_fraction": 0.1,
     "rounding": "ignore",
+    "tune_noise": False,
 }
 _PENALTIES = {
     "hz_weight": 1.0,
@@ -133,6 +134,7 @@ METHOD_PRESETS: dict[tuple[str, str], dict[str, Any]] = {
         "noise_starts": (0.1,),
         "target_transform": "auto",
         "rounding": "auto",
+        "tune_noise": True,
         "keep": "weighted",
     },
     ("default", "iwae"): {

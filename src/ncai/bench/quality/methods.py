@@ -45,6 +45,7 @@ OURS: dict[str, dict[str, Any]] = {
     "cold": {"temperature": 0.001},
     "best_restart": {"keep": "best"},
     "equal_restarts": {"keep": "equal"},
+    "untuned_noise": {"tune_noise": False},
     "by_layer": {"weight_groups": "layer"},
     "by_input": {"weight_groups": "input"},
     "two_latents": {"latent_dim": 2},
