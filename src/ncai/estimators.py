@@ -1,22 +1,22 @@
 """scikit-learn regressors: `BNNLVRegressor` and `BNNRegressor`."""
 
-import re
-import warnings
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
-from sklearn.utils import check_random_state
-from sklearn.utils.validation import (
-    _check_sample_weight,
-    check_is_fitted,
-    validate_data,
-)
+from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
 from ncai.decomposition import Decomposition
 from ncai.diagnosis import LatentDiagnosis, diagnose_latents
 from ncai.fitting import Rows, fit_scaled, to_data
+from ncai.input_checks import (
+    given_start,
+    new_seed,
+    seed_of,
+    validate,
+    warn_of_constants,
+)
 from ncai.latent_inference import (
     LatentPosterior,
     infer_latents,
@@ -28,7 +28,6 @@ from ncai.predictive import PredictiveDistribution
 from ncai.progress import progress_bar
 from ncai.settings import resolve
 from ncai.transformed import predictive_of
-from ncai.types import Unknowns
 
 
 class BNNLVRegressor(RegressorMixin, BaseEstimator):
@@ -270,8 +269,8 @@ class BNNLVRegressor(RegressorMixin, BaseEstimator):
             y_valid: their targets.
         """
         settings = resolve(self._settings())
-        seed = _new_seed(self.random_state)
-        X, y = _validate(self, X, y, ensure_min_samples=2)
+        seed = new_seed(self.random_state)
+        X, y = validate(self, X, y, ensure_min_samples=2)
         weights = np.ones(len(X))
         if sample_weight is not None:
             weights = _check_sample_weight(
@@ -287,7 +286,7 @@ class BNNLVRegressor(RegressorMixin, BaseEstimator):
         X, y = np.asarray(X), np.asarray(y, np.float64)
         single = y.ndim == 1
         targets = y.reshape(len(X), -1)
-        _warn_of_constants(targets[used], single)
+        warn_of_constants(targets[used], single)
         flat = FlatNetwork(
             self._network(settings), X.shape[1], int(self.latent_dim), targets.shape[1]
         )
@@ -296,7 +295,7 @@ class BNNLVRegressor(RegressorMixin, BaseEstimator):
             fit_bytes(settings, flat, len(used)),
             "give it fewer rows, hidden nodes, n_restarts or draws",
         )
-        start = _given_start(self.start, flat, len(X))
+        start = given_start(self.start, flat, len(X))
         if start is not None:
             start = start._replace(latents=start.latents[..., used, :])
         rows = Rows(X[used], targets[used], weights[used])
@@ -363,7 +362,7 @@ class BNNLVRegressor(RegressorMixin, BaseEstimator):
             raise ValueError("give X_valid and y_valid together, or neither.")
         if X_valid is None:
             return None
-        X_valid, y_valid = _validate(
+        X_valid, y_valid = validate(
             self, X_valid, y_valid, names=("X_valid", "y_valid"), reset=False
         )
         targets = np.asarray(y_valid, np.float64).reshape(len(X_valid), -1)
@@ -389,7 +388,7 @@ class BNNLVRegressor(RegressorMixin, BaseEstimator):
         import jax
 
         check_is_fitted(self)
-        X = _validate(self, X, reset=False)
+        X = validate(self, X, reset=False)
         network, num_draws = self.posterior_.model.network, int(self.n_weight_draws)
         num_latent = int(self.n_latent_draws)
         warn_if_large(
@@ -425,7 +424,7 @@ class BNNLVRegressor(RegressorMixin, BaseEstimator):
 
     def sample_y(self, X, n_samples=1, random_state=0) -> np.ndarray:
         """Random draws of y given X: [N, n], or [N, L, n] (as scikit-learn's GP)."""
-        samples = self.predict_dist(X).sample(n_samples, _seed(random_state))
+        samples = self.predict_dist(X).sample(n_samples, seed_of(random_state))
         return np.moveaxis(samples, 0, -1)
 
     def decompose_uncertainty(self, X, measure="variance", **options) -> Decomposition:
@@ -448,7 +447,7 @@ class BNNLVRegressor(RegressorMixin, BaseEstimator):
         """Mean and standard deviation of z for rows whose y is known."""
         check_is_fitted(self)
         self._need_latents("latent_posterior")
-        X, y = _validate(self, X, y, reset=False)
+        X, y = validate(self, X, y, reset=False)
         targets = np.asarray(y, np.float64).reshape(len(X), -1)
         if targets.shape[1] != len(self.scaling_.target_shift):
             raise ValueError(
@@ -633,104 +632,3 @@ class BNNRegressor(BNNLVRegressor):
     def _settings(self) -> dict[str, Any]:
         # All arguments of the parent, those about z included.
         return {name: getattr(self, name) for name in BNNLVRegressor._get_param_names()}
-
-
-def _given_start(start, network: FlatNetwork, num_rows: int) -> Unknowns | None:
-    if start is None or isinstance(start, str):
-        return None
-    if not isinstance(start, dict) or "weights" not in start:
-        raise ValueError(
-            f"start={start!r} must be a name or a dict with 'weights' and 'latents'."
-        )
-    weights = start["weights"]
-    if not hasattr(weights, "ndim"):
-        try:
-            weights = network.flatten(weights)
-        except (TypeError, ValueError):
-            raise ValueError(
-                "start['weights'] must be a vector, or a pytree as the network's own "
-                "init makes it."
-            ) from None
-    shape = (num_rows, network.latent_dim)
-    weights = np.asarray(weights, np.float64)
-    latents = np.asarray(start.get("latents", np.zeros(shape)), np.float64)
-    if weights.ndim not in (1, 2) or weights.shape[-1] != network.num_weights:
-        raise ValueError(
-            f"start['weights'] has shape {weights.shape}; it must be "
-            f"({network.num_weights},), one number for each weight of the network, or "
-            "several such rows."
-        )
-    # One start, or several: with W for each and z for each, or the same z for all.
-    several = weights.shape[:-1]
-    if latents.shape not in (shape, (*several, *shape)):
-        raise ValueError(
-            f"start['latents'] has shape {latents.shape}; it must be {shape}, one row "
-            "for each row of X."
-        )
-    if not (np.isfinite(weights).all() and np.isfinite(latents).all()):
-        raise ValueError("start holds NaN or infinity; every value must be finite.")
-    latents = np.broadcast_to(latents, (*several, *shape))
-    return Unknowns(weights, latents, np.zeros(0))  # pyright: ignore
-
-
-def _validate(estimator, X, y="no_validation", *, names=("X", "y"), **options):
-    """scikit-learn's checks of X, and of y if given; says where there is no number."""
-    if not isinstance(y, str):
-        options |= {"multi_output": True, "y_numeric": True}
-    try:
-        return validate_data(estimator, X, y, dtype=np.float64, **options)
-    except ValueError as error:
-        found = re.match(r"Input (X|y) contains (NaN|infinity)", str(error))
-        if found is None:
-            raise
-        values, name = (X, names[0]) if found[1] == "X" else (y, names[1])
-        place = _first_not_finite(values, found[2])
-        raise ValueError(
-            f"Input {name} contains {found[2]}{place}; fill in such values or remove "
-            "their rows, since every value must be a finite number."
-        ) from None
-
-
-def _first_not_finite(values, kind: str) -> str:
-    """Where NaN (or infinity) is, if it can be found."""
-    try:
-        array = np.asarray(values, np.float64)
-    except (TypeError, ValueError):  # a missing value of another type than NaN
-        return ""
-    wrong = np.isnan(array) if kind == "NaN" else np.isinf(array)
-    if array.ndim not in (1, 2) or not wrong.any():
-        return ""
-    rows, columns = np.nonzero(wrong.reshape(len(array), -1))
-    count = len(np.unique(rows))
-    place = f" in {count} row{'s' if count > 1 else ''}, first in row {rows[0]}"
-    if array.ndim == 2:
-        labels = list(getattr(values, "columns", range(array.shape[1])))
-        place += f" of column {labels[columns[0]]!r}"
-    return f"{place} (the first row is 0)"
-
-
-def _warn_of_constants(targets: np.ndarray, single: bool) -> None:
-    constant = np.flatnonzero(np.ptp(targets, axis=0) == 0)
-    if len(constant):
-        what = "y" if single else f"y in column {', '.join(map(str, constant))}"
-        warnings.warn(
-            f"{what} has the same value in every row ({targets[0, constant[0]]:g}): "
-            "there is nothing to predict but that.",
-            stacklevel=3,
-        )
-
-
-def _new_seed(random_state) -> int:
-    try:
-        return int(check_random_state(random_state).randint(2**31 - 1))
-    except ValueError:
-        raise ValueError(
-            f"random_state={random_state!r} must be a whole number from 0 to "
-            f"{2**32 - 1}, a RandomState or None."
-        ) from None
-
-
-def _seed(random_state) -> int:
-    """A whole number as it is, so that it means the same as `seed` elsewhere."""
-    whole = isinstance(random_state, int | np.integer)
-    return int(random_state) if whole and random_state >= 0 else _new_seed(random_state)

@@ -1,0 +1,115 @@
+"""What the estimators check of their arguments, and say when something is wrong."""
+
+import re
+import warnings
+
+import numpy as np
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import validate_data
+
+from ncai.networks import FlatNetwork
+from ncai.types import Unknowns
+
+
+def given_start(start, network: FlatNetwork, num_rows: int) -> Unknowns | None:
+    """A start given by value, checked; None for one given by name."""
+    if start is None or isinstance(start, str):
+        return None
+    if not isinstance(start, dict) or "weights" not in start:
+        raise ValueError(
+            f"start={start!r} must be a name or a dict with 'weights' and 'latents'."
+        )
+    weights = start["weights"]
+    if not hasattr(weights, "ndim"):
+        try:
+            weights = network.flatten(weights)
+        except (TypeError, ValueError):
+            raise ValueError(
+                "start['weights'] must be a vector, or a pytree as the network's own "
+                "init makes it."
+            ) from None
+    shape = (num_rows, network.latent_dim)
+    weights = np.asarray(weights, np.float64)
+    latents = np.asarray(start.get("latents", np.zeros(shape)), np.float64)
+    if weights.ndim not in (1, 2) or weights.shape[-1] != network.num_weights:
+        raise ValueError(
+            f"start['weights'] has shape {weights.shape}; it must be "
+            f"({network.num_weights},), one number for each weight of the network, or "
+            "several such rows."
+        )
+    # One start, or several: with W for each and z for each, or the same z for all.
+    several = weights.shape[:-1]
+    if latents.shape not in (shape, (*several, *shape)):
+        raise ValueError(
+            f"start['latents'] has shape {latents.shape}; it must be {shape}, one row "
+            "for each row of X."
+        )
+    if not (np.isfinite(weights).all() and np.isfinite(latents).all()):
+        raise ValueError("start holds NaN or infinity; every value must be finite.")
+    latents = np.broadcast_to(latents, (*several, *shape))
+    return Unknowns(weights, latents, np.zeros(0))  # pyright: ignore
+
+
+def validate(estimator, X, y="no_validation", *, names=("X", "y"), **options):
+    """scikit-learn's checks of X, and of y if given; says where there is no number."""
+    if not isinstance(y, str):
+        options |= {"multi_output": True, "y_numeric": True}
+    try:
+        return validate_data(estimator, X, y, dtype=np.float64, **options)
+    except ValueError as error:
+        found = re.match(r"Input (X|y) contains (NaN|infinity)", str(error))
+        if found is None:
+            raise
+        values, name = (X, names[0]) if found[1] == "X" else (y, names[1])
+        place = _first_not_finite(values, found[2])
+        raise ValueError(
+            f"Input {name} contains {found[2]}{place}; fill in such values or remove "
+            "their rows, since every value must be a finite number."
+        ) from None
+
+
+def _first_not_finite(values, kind: str) -> str:
+    """Where NaN (or infinity) is, if it can be found."""
+    try:
+        array = np.asarray(values, np.float64)
+    except (TypeError, ValueError):  # a missing value of another type than NaN
+        return ""
+    wrong = np.isnan(array) if kind == "NaN" else np.isinf(array)
+    if array.ndim not in (1, 2) or not wrong.any():
+        return ""
+    rows, columns = np.nonzero(wrong.reshape(len(array), -1))
+    count = len(np.unique(rows))
+    place = f" in {count} row{'s' if count > 1 else ''}, first in row {rows[0]}"
+    if array.ndim == 2:
+        labels = list(getattr(values, "columns", range(array.shape[1])))
+        place += f" of column {labels[columns[0]]!r}"
+    return f"{place} (the first row is 0)"
+
+
+def warn_of_constants(targets: np.ndarray, single: bool) -> None:
+    """Say which targets do not vary."""
+    constant = np.flatnonzero(np.ptp(targets, axis=0) == 0)
+    if len(constant):
+        what = "y" if single else f"y in column {', '.join(map(str, constant))}"
+        warnings.warn(
+            f"{what} has the same value in every row ({targets[0, constant[0]]:g}): "
+            "there is nothing to predict but that.",
+            stacklevel=3,
+        )
+
+
+def new_seed(random_state) -> int:
+    """A seed drawn from a random state, as scikit-learn does."""
+    try:
+        return int(check_random_state(random_state).randint(2**31 - 1))
+    except ValueError:
+        raise ValueError(
+            f"random_state={random_state!r} must be a whole number from 0 to "
+            f"{2**32 - 1}, a RandomState or None."
+        ) from None
+
+
+def seed_of(random_state) -> int:
+    """A whole number as it is, so that it means the same as `seed` elsewhere."""
+    whole = isinstance(random_state, int | np.integer)
+    return int(random_state) if whole and random_state >= 0 else new_seed(random_state)
