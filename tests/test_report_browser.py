@@ -178,6 +178,18 @@ def test_printing_leaves_out_what_paper_cannot_do(browser, report):
         assert visit.page.pdf(format="A4").startswith(b"%PDF")
 
 
+def test_no_table_is_cut_off_on_paper(browser, report):
+    page_size = {"width": 700, "height": 1000}  # of A4 within its margins
+    with Visit(browser, report, viewport=page_size) as visit:
+        visit.page.emulate_media(media="print")
+        cut = visit.page.evaluate(
+            """() => [...document.querySelectorAll('.scroll')]
+              .filter(e => e.scrollWidth > e.clientWidth + 1).length"""
+        )
+        assert visit.page.locator(".scroll table").count() > 0
+        assert cut == 0
+
+
 def test_a_finger_shows_a_row_too(browser, report):
     size = {"width": 390, "height": 800}
     with Visit(browser, report, viewport=size, has_touch=True) as visit:
