@@ -144,7 +144,7 @@ def test_the_noise_of_members_that_disagree_is_narrowed_to_what_fits_the_mixture
     log_probs = np.stack(
         [stats.norm.logpdf(y, centres, scale * width) for scale in NOISE_SCALES]
     )
-    shares, best = _best_mixture(log_probs, np.zeros(300, int), np.ones(2000))
+    shares, best = _best_mixture(log_probs, np.zeros(300, int), np.ones(2000), False)
     np.testing.assert_allclose(shares, 1 / 300)
     assert NOISE_SCALES[best] == pytest.approx(0.5 / width, abs=0.11)
 
@@ -152,8 +152,26 @@ def test_the_noise_of_members_that_disagree_is_narrowed_to_what_fits_the_mixture
 def test_a_member_alone_keeps_its_noise():
     y = np.random.default_rng(0).normal(size=(1, 4000))
     log_probs = np.stack([stats.norm.logpdf(y, 0, scale) for scale in NOISE_SCALES])
-    _, best = _best_mixture(log_probs, np.zeros(1, int), np.ones(4000))
+    _, best = _best_mixture(log_probs, np.zeros(1, int), np.ones(4000), False)
     assert NOISE_SCALES[best] == 1.0
+
+
+def test_with_folds_the_width_is_that_of_all_groups_together():
+    # Two members, one to each group, of which weights leave the first alone.
+    y = np.random.default_rng(0).normal(size=4000)
+    log_probs = np.stack(
+        [
+            [stats.norm.logpdf(y, 0, scale), stats.norm.logpdf(y, 0, 2 * scale)]
+            for scale in NOISE_SCALES
+        ]
+    )
+    groups = np.array([0, 1])
+    shares, alone = _best_mixture(log_probs, groups, np.ones(4000), False)
+    assert shares[0] > 0.98
+    assert NOISE_SCALES[alone] == 1.0
+    same_shares, together = _best_mixture(log_probs, groups, np.ones(4000), True)
+    np.testing.assert_array_equal(same_shares, shares)
+    assert NOISE_SCALES[together] < 1.0
 
 
 @pytest.fixture(scope="module")

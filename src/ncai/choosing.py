@@ -110,7 +110,9 @@ def choose(
         kept, shares = living, np.full(len(living), 1 / len(living))
     else:
         groups = _groups(settings, folds, num_quick)[living]
-        shares, best = _best_mixture(at_scales[:, living], groups, judged.weights)
+        shares, best = _best_mixture(
+            at_scales[:, living], groups, judged.weights, folds is not None
+        )
         posterior = posterior.with_noise_scaled(scales[best])
         log_probs = at_scales[best]
         kept = living[shares > LEAST_SHARE]
@@ -196,16 +198,18 @@ def _groups(settings: Mapping[str, Any], folds, num_quick: int) -> np.ndarray:
     return np.concatenate([own, np.full(num_quick, own.max() + 1)])
 
 
-def _best_mixture(log_probs, groups: np.ndarray, row_weights):
+def _best_mixture(log_probs, groups: np.ndarray, row_weights, folded: bool):
     """Weights of restarts, and the number of the noise width, that fit best.
 
-    Weights first, at the width that each learned: a row is held out by one restart of a
-    group, and alone those would ask for other weights at another width than together.
+    With folds a row is held out by one restart of a group. Weights that leave one group
+    only would make the width that of a restart alone, not of the many which predict
+    together; so there it is that of a mixture in which all groups count the same.
     """
     shares = _group_shares(log_probs[0], groups, row_weights)
+    counts = np.ones(len(groups)) if folded else shares
     scores = []
     for at_width in log_probs:
-        mixed = _mixture(at_width, shares)
+        mixed = _mixture(at_width, counts)
         known = ~np.isnan(mixed)
         scores.append(row_weights[known] @ mixed[known])
     return shares, int(np.argmax(scores))
