@@ -23,7 +23,7 @@ from ncai.fitting import hold_out, padded_size
 from ncai.latent_inference import infer_latents
 from ncai.model import Model, PriorState, Variance
 from ncai.networks import MLP, FlatNetwork
-from ncai.posterior import GaussianPosterior, split_draws
+from ncai.posterior import GaussianPosterior, _normals, split_draws
 from ncai.settings import METHOD_PRESETS, METHODS, PRESETS, resolve
 from ncai.types import Data, Unknowns
 
@@ -361,6 +361,13 @@ def test_keep_weighted_is_no_worse_than_the_best_on_held_out_rows():
     )
     mixed = logsumexp(log_probs, axis=0, b=shares[:, None]).mean()
     assert mixed >= model.restart_scores_.max() - 1e-3
+
+
+@pytest.mark.parametrize("shape", [(0, 3), (5, 7), (61, 97), (100, 1)])
+def test_normals_of_draws_are_those_of_jax(shape):
+    key = jax.random.key(4)
+    expected = jax.random.normal(key, shape)
+    np.testing.assert_array_equal(_normals(key, shape), expected)
 
 
 def test_stacking_weights_maximise_the_mixture():

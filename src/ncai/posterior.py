@@ -14,6 +14,8 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from ncai.model import Model, PriorState
 from ncai.types import Unknowns, WeightDraws
 
+_FEWEST_NORMALS = 4096
+
 
 def split_draws(num_draws: int, shares: np.ndarray) -> np.ndarray:
     """How many draws each component gets: in proportion, by largest remainder."""
@@ -22,6 +24,21 @@ def split_draws(num_draws: int, shares: np.ndarray) -> np.ndarray:
     rest = num_draws - counts.sum()
     counts[np.argsort(counts - exact, kind="stable")[:rest]] += 1
     return counts
+
+
+def _normals(key: PRNGKeyArray, shape: tuple[int, ...]) -> np.ndarray:
+    """The numbers of `jax.random.normal`, without a compilation for every shape.
+
+    The first numbers of a longer vector are those of a shorter one.
+    """
+    count = int(np.prod(shape))
+    size = max(_FEWEST_NORMALS, 1 << (count - 1).bit_length()) if count else 0
+    return np.asarray(_normal_vector(key, size))[:count].reshape(shape)
+
+
+@jax.jit(static_argnames=("size",))
+def _normal_vector(key, size):
+    return jax.random.normal(key, (size,))
 
 
 def _draws_from(model: Model, unknowns: Unknowns, priors: PriorState) -> WeightDraws:
@@ -65,12 +82,12 @@ class GaussianPosterior:
             lambda a: np.asarray(a)[component], (self.mean, self.scale, self.priors)
         )
         weight_key, noise_key = jax.random.split(key)
-        weights = mean.weights + scale.weights * jax.random.normal(
+        weights = mean.weights + scale.weights * _normals(
             weight_key, mean.weights.shape
         )
         log_noise = mean.log_noise_var
         if scale.log_noise_var.shape[-1]:
-            log_noise = log_noise + scale.log_noise_var * jax.random.normal(
+            log_noise = log_noise + scale.log_noise_var * _normals(
                 noise_key, log_noise.shape
             )
         draws = Unknowns(weights, mean.latents[:, :0], log_noise)
