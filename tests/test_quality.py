@@ -3,6 +3,7 @@
 import importlib.util
 import math
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pandas as pd
@@ -148,6 +149,8 @@ def test_leaders_by_paired_differences():
     assert entry is not None
     assert (entry.mean, entry.count, entry.complete) == (5.0, 3, True)
     assert math.isclose(entry.error, 4 / math.sqrt(3))
+    assert str(replace(entry, mean=1.5, error=0.25)) == "1.500 ± 0.250"
+    assert str(replace(entry, mean=1.5, error=math.nan)) == "1.500"
     assert results.entry("goldberg", "nobody", "nll") is None
 
 

@@ -95,7 +95,7 @@ def _scores(
                 feasible = store.about(name, method).get("feasible", True)
                 cells.append("" if feasible else "not feasible")
                 continue
-            text = f"{entry.mean:.3f} ± {entry.error:.3f}"
+            text = str(entry)
             if method in leaders[name]:
                 text = f"**{text}**"
             cells.append(text if entry.complete else f"{text} ({entry.count})")

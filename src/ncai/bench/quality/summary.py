@@ -29,6 +29,10 @@ class Entry:
     count: int
     complete: bool
 
+    def __str__(self) -> str:
+        error = "" if math.isnan(self.error) else f" ± {self.error:.3f}"
+        return f"{self.mean:.3f}{error}"
+
 
 @dataclass(frozen=True)
 class Difference:

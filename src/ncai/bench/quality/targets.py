@@ -51,7 +51,7 @@ def _gap(results: Results, judged: str, dataset: str) -> Line:
     entry = results.entry(dataset, judged, "gap")
     if entry is None:
         return Line(target, "not run", None)
-    found = f"{entry.mean:.3f} ± {entry.error:.3f} ({entry.count} draws)"
+    found = f"{entry} ({entry.count} draws)"
     return Line(target, found, entry.mean <= GAPS[dataset] if entry.complete else None)
 
 
