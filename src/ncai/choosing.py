@@ -18,7 +18,8 @@ from ncai.types import Rows
 
 LEAST_SHARE = 1e-3  # of the mixture: what has less is left out
 WORST_GAP = 3.0  # nats a row behind the best on the same rows: training went astray
-# Widths of the noise that are tried, in units of what each restart learned.
+# Widths (standard deviations) of the noise that are tried, in units of what each
+# restart learned. The first must be 1: by it restarts are scored and weighted.
 NOISE_SCALES = (1.0, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 1.15)
 
 

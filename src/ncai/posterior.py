@@ -14,6 +14,8 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from ncai.model import Model, PriorState
 from ncai.types import Unknowns, WeightDraws
 
+# Vectors of normals have a power of two of numbers, and at least so many: all small
+# posteriors then share one compiled program.
 _FEWEST_NORMALS = 4096
 
 
