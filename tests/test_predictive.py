@@ -1,5 +1,6 @@
 """The predictive distribution: known answers, brute force, properties, independence."""
 
+import copy
 import subprocess
 import sys
 import textwrap
@@ -388,6 +389,28 @@ def test_properties_of_any_mixture(seed, noise_std, spread, levels):
     near = predictive.crps(predictive.median())
     assert (near > 0).all()
     assert (near <= predictive.crps(predictive.median() + 3 * predictive.std())).all()
+
+
+def test_few_draws_of_a_decomposition_come_from_every_restart():
+    # Two restarts that disagree: the draws of each lie together.
+    predictive = make(num_draws=64, spread=0.0)
+    weights = np.repeat(np.asarray(predictive.draws.weights)[:2], 32, axis=0)
+    weights[32:] += 0.5
+    two = copy.copy(predictive)
+    two.draws = predictive.draws._replace(weights=weights)
+    few = two.decompose(num_weight_draws=2, num_latent_draws=512)
+    every = two.decompose(num_weight_draws=64, num_latent_draws=512)
+    assert (every.epistemic > 1e-3).all()
+    np.testing.assert_allclose(few.epistemic, every.epistemic, rtol=0.2)
+
+
+def test_the_work_of_a_decomposition_is_bounded():
+    predictive = make(num_draws=1024, num_latent=8, num_rows=2)
+    draws, num_latent = predictive._split_draws(None, None)
+    assert (len(draws.weights), num_latent) == (256, 256)
+    draws, num_latent = predictive._split_draws(None, 8)
+    assert (len(draws.weights), num_latent) == (1024, 8)
+    assert len(predictive._split_draws(4000, None)[0].weights) == 1024
 
 
 # ----- Rows do not depend on each other -----------------------------------------------

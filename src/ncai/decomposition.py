@@ -21,6 +21,9 @@ MIN_LATENT_DRAWS = {0: 1, 1: 256}
 MIN_LATENT_DRAWS_MANY = 512
 # Components that make the whole mixture smooth, and samples that make an average.
 SMOOTH_COMPONENTS = 4096
+# W x z of a decomposition at most, unless asked for more; and W at least.
+MOST_COMPONENTS = 65_536
+ENOUGH_WEIGHT_DRAWS = 256
 NUM_SAMPLES = 1024
 
 
@@ -36,6 +39,11 @@ def default_latent_draws(latent_dim: int, num_latent: int) -> int:
     """Values of z for each weight draw, enough for a smooth density given W."""
     enough = MIN_LATENT_DRAWS.get(latent_dim, MIN_LATENT_DRAWS_MANY)
     return max(enough, num_latent)
+
+
+def default_weight_draws(num_latent: int) -> int:
+    """The most weight draws to use: bounded work, however many there are."""
+    return max(ENOUGH_WEIGHT_DRAWS, MOST_COMPONENTS // num_latent)
 
 
 def variance_decomposition(

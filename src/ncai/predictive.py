@@ -319,7 +319,8 @@ class PredictiveDistribution:
             method: for the entropy: "monte_carlo" averages exact log densities (with
                 one output an integral takes the place of the average);
                 "nearest_neighbour" is the paper's estimate from samples.
-            num_weight_draws: use the first so many weight draws; all if not given.
+            num_weight_draws: use so many of the weight draws, evenly spaced; if not
+                given, all as far as the work stays bounded (256 with one z).
             num_latent_draws: values of z for each weight draw; if not given, as many as
                 make the density given W smooth (at least 256 where there is a z).
                 With the `num_latent_draws` of this object, the total variance is
@@ -330,16 +331,7 @@ class PredictiveDistribution:
         _one_of("measure", measure, decomposition.MEASURES)
         _one_of("method", method, decomposition.METHODS)
         seed = _seed(seed)
-        num_draws = len(self.draws.weights)
-        if num_weight_draws is not None:
-            num_draws = min(num_draws, _count("num_weight_draws", num_weight_draws))
-        draws = WeightDraws(*(leaf[:num_draws] for leaf in self.draws))
-        if num_latent_draws is None:
-            num_latent = decomposition.default_latent_draws(
-                self.network.latent_dim, self.num_latent_draws
-            )
-        else:
-            num_latent = _count("num_latent_draws", num_latent_draws)
+        draws, num_latent = self._split_draws(num_weight_draws, num_latent_draws)
         problem = (self.network, draws, self.inputs, num_latent)
         if measure == "variance":
             aleatoric, epistemic = (
@@ -363,6 +355,25 @@ class PredictiveDistribution:
         return Decomposition(total + shift, aleatoric + shift, total - aleatoric)
 
     # ----- Inside ---------------------------------------------------------------------
+
+    def _split_draws(
+        self, num_weight_draws: int | None, num_latent_draws: int | None
+    ) -> tuple[WeightDraws, int]:
+        """Draws of W, and the number of z for each, that a decomposition uses."""
+        if num_latent_draws is None:
+            num_latent = decomposition.default_latent_draws(
+                self.network.latent_dim, self.num_latent_draws
+            )
+        else:
+            num_latent = _count("num_latent_draws", num_latent_draws)
+        if num_weight_draws is None:
+            most = decomposition.default_weight_draws(num_latent)
+        else:
+            most = _count("num_weight_draws", num_weight_draws)
+        # The draws of a restart lie together, so the first few would be of one restart.
+        total = len(self.draws.weights)
+        chosen = np.linspace(0, total - 1, min(most, total)).round().astype(int)
+        return WeightDraws(*(leaf[chosen] for leaf in self.draws)), num_latent
 
     def _nodes(self) -> np.ndarray:
         return latent_nodes(

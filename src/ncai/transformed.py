@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ncai import decomposition, mixture, row_statistics
+from ncai import mixture, row_statistics
 from ncai.decomposition import Decomposition
 from ncai.latent_nodes import latent_nodes
 from ncai.predictive import PredictiveDistribution, _numbers
@@ -201,17 +201,11 @@ class TransformedPredictive(PredictiveDistribution):
 
         The epistemic entropy is that of t: information does not depend on units.
         """
-        num_draws = options.get("num_weight_draws") or len(self.draws.weights)
-        num_latent = options.get("num_latent_draws")
         of_t = super().decompose(measure, **options)
-        if num_latent is None:
-            num_latent = decomposition.default_latent_draws(
-                self.network.latent_dim, self.num_latent_draws
-            )
-        draws = WeightDraws(*(leaf[:num_draws] for leaf in self.draws))
-        nodes = latent_nodes(
-            len(draws.weights), int(num_latent), self.network.latent_dim
+        draws, num_latent = self._split_draws(
+            options.get("num_weight_draws"), options.get("num_latent_draws")
         )
+        nodes = latent_nodes(len(draws.weights), num_latent, self.network.latent_dim)
         aleatoric, epistemic, _, log_slope = self._parts(draws, nodes)
         if measure == "entropy":
             shift = log_slope.sum(axis=1)

@@ -40,9 +40,9 @@ def _measure(kind: str, num_rows: int) -> dict:
     from ncai import BNNLVRegressor, make_dataset
 
     rows = make_dataset("heavy_tail", seed=0).train
-    model = BNNLVRegressor(
-        inference="mfvi", preset="paper", max_steps=500, n_restarts=2, random_state=0
-    ).fit(rows.inputs, rows.targets[:, 0])
+    # The default's network and draws; how well it is trained does not matter here.
+    model = BNNLVRegressor(max_steps=200, random_state=0)
+    model.fit(rows.inputs, rows.targets[:, 0])
     inputs = np.random.default_rng(0).uniform(-4, 4, size=(num_rows, 1))
     targets = np.zeros(num_rows)
     compute = KINDS[kind]
