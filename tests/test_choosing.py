@@ -21,8 +21,7 @@ from ncai.choosing import (
     score_rows,
 )
 from ncai.fitting import draw_folds, without_own_fold
-from ncai.inference.base import _initial_priors
-from ncai.model import Model, Variance
+from ncai.model import Model, Variance, initial_priors_of
 from ncai.networks import MLP, FlatNetwork
 from ncai.objectives.elbo import DeterministicError
 from ncai.optimise import Driver, Stage
@@ -69,7 +68,7 @@ def test_a_restart_with_rows_of_its_own_learns_as_if_there_were_no_others():
         masks[restart, restart] = 0
     keys = jax.random.split(jax.random.key(0), 7)
     weights = jax.vmap(network.init)(keys)
-    state = initial_state(weights, _initial_priors(keys, model), keys)
+    state = initial_state(weights, initial_priors_of(keys, model), keys)
     stage = Stage("fit", DeterministicError(), max_steps=30)
     own = Driver().run(stage, model, Data(inputs, targets, jnp.asarray(masks)), state)
     for restart in (0, 6):

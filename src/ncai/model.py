@@ -16,6 +16,7 @@ import numpy as np
 from jax.scipy.special import gammaln
 from jaxtyping import Array, Float, PRNGKeyArray
 
+from ncai.compilation import RUN_ONCE
 from ncai.networks import FlatNetwork
 from ncai.types import Data, Unknowns
 
@@ -110,22 +111,37 @@ class NoiseMoments(NamedTuple):
 
 def initial_priors(key: PRNGKeyArray, model: Model) -> PriorState:
     """The variances at the start: fixed values, or draws from the hyper-prior."""
-    weight_key, latent_key, noise_key = jax.random.split(key, 3)
+    one = initial_priors_of(jnp.reshape(key, (1,)), model)
+    return jax.tree.map(lambda a: a[0], one)
 
-    def start(key, variance: Variance):
+
+def initial_priors_of(keys: PRNGKeyArray, model: Model) -> PriorState:
+    """`initial_priors` for each key."""
+    weights, latents, noise = _first_variances(
+        keys, (model.weight_variance, model.latent_variance, model.noise_variance)
+    )
+    if model.weight_blocks is not None:
+        weights = jnp.broadcast_to(
+            weights[:, None], (len(keys), model.network.num_weights)
+        )
+    return PriorState(weights, latents, noise)
+
+
+# A program of its own, which knows no network and no data: drawing from a gamma
+# distribution takes a second to compile, and one for every shape would be too many.
+@jax.jit(compiler_options=RUN_ONCE)
+def _first_variances(keys, variances: tuple[Variance, ...]) -> tuple[Array, ...]:
+    def first(key, variance: Variance):
         if variance.mode == "empirical":
             gamma = jax.random.gamma(key, variance.alpha, jnp.shape(variance.value))
             return variance.beta / jnp.maximum(gamma, 1e-3)
         return jnp.asarray(variance.value, float)
 
-    weights = start(weight_key, model.weight_variance)
-    if model.weight_blocks is not None:
-        weights = jnp.broadcast_to(weights, model.network.num_weights)
-    return PriorState(
-        weights,
-        start(latent_key, model.latent_variance),
-        start(noise_key, model.noise_variance),
-    )
+    def one(key):
+        each = jax.random.split(key, len(variances))
+        return tuple(first(k, v) for k, v in zip(each, variances, strict=True))
+
+    return jax.vmap(one)(keys)
 
 
 def inverse_gamma_log_density(

@@ -10,7 +10,7 @@ import numpy as np
 from ncai.bench.fit_worker import PENALTIES
 from ncai.bench.timing import ratios, seconds_in_turn
 from ncai.inference.base import mean_field_at, random_point
-from ncai.model import Model, Variance, initial_priors
+from ncai.model import Model, Variance, initial_priors_of
 from ncai.networks import MLP, FlatNetwork
 from ncai.objectives.elbo import NegativeElbo
 from ncai.objectives.penalties import Penalties
@@ -37,7 +37,7 @@ def _setting(num_rows: int, hidden: int, restarts: int):
     keys = jax.random.split(jax.random.key(0), restarts)
     points = jax.vmap(lambda k: random_point(k, model, num_rows))(keys)
     q = jax.vmap(lambda k, p: mean_field_at(k, model, p))(keys, points)
-    priors = jax.vmap(lambda k: initial_priors(k, model))(keys)
+    priors = initial_priors_of(keys, model)
     return model, data, initial_state(q, priors, keys)
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from jaxtyping import PRNGKeyArray
 
 from ncai.compilation import RUN_ONCE
-from ncai.model import Model, PriorState, initial_priors
+from ncai.model import Model, PriorState, initial_priors_of
 from ncai.objectives.elbo import DeterministicError
 from ncai.optimise import Driver, Stage
 from ncai.posterior import Fit, GaussianPosterior
@@ -141,7 +141,7 @@ def ncai_start(
     """
     num_rows = data.inputs.shape[0]
     points = random_points(keys, model, num_rows)
-    priors = _initial_priors(keys, model)
+    priors = initial_priors_of(keys, model)
     state = initial_state(points.weights, priors, keys)
     stage = Stage(
         "warm start",
@@ -183,11 +183,6 @@ def _tiny_latents(keys, latent_variance, like):
     return 1e-3 * jnp.sqrt(latent_variance)[:, None, None] * noise
 
 
-@jax.jit
-def _initial_priors(keys: PRNGKeyArray, model: Model) -> PriorState:
-    return jax.vmap(lambda key: initial_priors(key, model))(keys)
-
-
 def stack_starts(given: Unknowns, num_restarts: int, model: Model) -> Unknowns:
     """A start given by value, once for each restart.
 
@@ -215,14 +210,24 @@ def starting_state(
     Compiled as one program: step by step, JAX would compile dozens of small ones, which
     takes longer than many a fit.
     """
+    scale_key, prior_key, train_key = keys
+    count = point.weights.shape[0]
+    priors = initial_priors_of(jax.random.split(prior_key, count), model)
     return _starting_state(
-        keys, model, point, training.noise_starts, training.fixed_noise
+        (scale_key, train_key),
+        model,
+        point,
+        priors,
+        training.noise_starts,
+        training.fixed_noise,
     )
 
 
 @jax.jit(static_argnames=("noise_starts", "fixed_noise"), compiler_options=RUN_ONCE)
-def _starting_state(keys, model, point, noise_starts, fixed_noise) -> TrainState:
-    scale_key, prior_key, train_key = keys
+def _starting_state(
+    keys, model, point, priors, noise_starts, fixed_noise
+) -> TrainState:
+    scale_key, train_key = keys
     count = point.weights.shape[0]
 
     def in_turn(values, like):
@@ -235,7 +240,6 @@ def _starting_state(keys, model, point, noise_starts, fixed_noise) -> TrainState
     q = jax.vmap(lambda k, p: mean_field_at(k, model, p))(
         jax.random.split(scale_key, count), point
     )
-    priors = _initial_priors(jax.random.split(prior_key, count), model)
     if model.noise_variance.mode == "fixed" and fixed_noise:
         priors = priors._replace(
             noise_variance=in_turn(fixed_noise, priors.noise_variance)

@@ -14,7 +14,7 @@ from ncai.inference.base import (
     random_points,
     stack_starts,
 )
-from ncai.model import Model, initial_priors
+from ncai.model import Model, initial_priors_of
 from ncai.objectives.elbo import NegativeLogJoint
 from ncai.optimise import Driver
 from ncai.posterior import Fit, GaussianPosterior
@@ -71,7 +71,7 @@ def map_points(
         start = jax.tree.map(
             lambda g, s: jnp.concatenate([g, s[num_given:]]), first, start
         )
-    priors = jax.vmap(lambda k: initial_priors(k, model))(keys)
+    priors = initial_priors_of(keys, model)
     state = initial_state(start, priors, keys)
     stage = training.stage("map", NegativeLogJoint())
     state = driver.run(stage, model, data, state)
