@@ -9,8 +9,8 @@ from scipy.stats import norm
 
 from ncai.datasets import make_dataset
 from ncai.latent_statistics import aggregated_posterior_divergences
-from ncai.study import divergence
-from ncai.study.benchmark import BENCHMARK, LATENT_DIM
+from ncai.study import divergence, full_length_tables
+from ncai.study.benchmark import BENCHMARK, FULL_LENGTH, LATENT_DIM
 from ncai.study.cells import Cell, Outcome
 from ncai.study.decomposition import DECOMPOSITION
 from ncai.study.decomposition_tables import distances
@@ -211,3 +211,41 @@ def test_two_latent_dimensions_have_cells_of_their_own(tmp_path):
     assert {cell["latent_dim"] for cell in cells} == {2}
     others = {cell.id for cell in BENCHMARK.cells(scale, store)}
     assert not others & {cell.id for cell in cells}
+
+
+def test_runs_of_full_length_are_the_benchmarks_without_its_stop(tmp_path):
+    store, scale = Store(tmp_path), SCALES["paper"]
+    before = FULL_LENGTH.cells(scale, store)
+    assert {(cell.study, cell["phase"]) for cell in before} == {("benchmark", "select")}
+    choose(store, BENCHMARK, scale, "goldberg", {"bnn": 0, "mfvi": 1, "ncai0": 3})
+    after = [c for c in FULL_LENGTH.cells(scale, store) if c.study == "full-length"]
+    assert len(after) == 3 * 5
+    for cell, method in ((after[0], "bnn"), (after[-1], "ncai0")):
+        stopped = BENCHMARK.report_cells(scale, store, "goldberg", method)
+        same = stopped[cell["split"] - 1]
+        assert same["plateau"]
+        assert dict(cell.settings) == dict(same.settings) | {"plateau": False}
+
+
+def test_the_table_of_full_length_shows_paired_changes(tmp_path):
+    store, scale = Store(tmp_path), SCALES["paper"]
+    choose(store, BENCHMARK, scale, "goldberg", {"mfvi": 0})
+    stopped = BENCHMARK.report_cells(scale, store, "goldberg", "mfvi")
+    full = FULL_LENGTH.report_cells(scale, store, "goldberg", "mfvi")
+    for number, (short, long) in enumerate(zip(stopped, full, strict=True)):
+        row = {"oracle_test": 0.0, "rmse_test": 1.0, "picp95_test_percent": 95.0}
+        store.save(short, Outcome(row | {"steps": 9000, "avg_ll_test": number}, {}), 1)
+        more = number + 0.1 * (-1) ** number
+        store.save(long, Outcome(row | {"steps": 30000, "avg_ll_test": more}, {}), 1)
+    (table,) = full_length_tables.tables(scale, store)
+    assert table.rows == (
+        # Changes of 0.1 and -0.1 in turn: mean 0.02, standard error sqrt(0.012 / 5).
+        (
+            "goldberg",
+            "BNN+LV, MFVI",
+            "9000",
+            "30000",
+            "+0.020 ± 0.049",
+            *["+0.000 ± 0.000"] * 2,
+        ),
+    )

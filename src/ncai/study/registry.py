@@ -7,11 +7,12 @@ from ncai.study import (
     decomposition_tables,
     divergence,
     elbo_ranking,
+    full_length_tables,
     latent_dim_tables,
     map_bias,
     theory,
 )
-from ncai.study.benchmark import BENCHMARK, LATENT_DIM
+from ncai.study.benchmark import BENCHMARK, FULL_LENGTH, LATENT_DIM
 from ncai.study.decomposition import DECOMPOSITION
 from ncai.study.divergence import DIVERGENCE
 from ncai.study.elbo_ranking import ELBO_RANKING
@@ -34,6 +35,7 @@ STUDIES: dict[str, Study] = {
         QUALITATIVE,
         DECOMPOSITION,
         LATENT_DIM,
+        FULL_LENGTH,
     )
 }
 TABLES: dict[str, Callable[[Scale, Store], list[Table]]] = {
@@ -44,4 +46,5 @@ TABLES: dict[str, Callable[[Scale, Store], list[Table]]] = {
     BENCHMARK.name: benchmark_tables.tables,
     DECOMPOSITION.name: decomposition_tables.tables,
     LATENT_DIM.name: latent_dim_tables.tables,
+    FULL_LENGTH.name: full_length_tables.tables,
 }
