@@ -82,6 +82,10 @@ class BNNLVRegressor(RegressorMixin, BaseEstimator):
         hz_tolerance: eps_T.
         input_tolerance: eps_x; `float("inf")` takes x out of the penalty.
         target_tolerance: eps_y; `float("inf")` takes y out of the penalty.
+        multipliers: "fixed", the weights above with their tolerances (the paper); or
+            "learned": z is constrained to be as Gaussian, and as independent of x, as
+            white noise of this size, by multipliers that dual ascent finds; weights and
+            tolerances then have no say.
         penalise: "means" of z (the paper) or "samples" of its aggregated posterior.
         hz_slack: "none" (the paper), or "white_noise": no penalty below the level that
             white noise of this size has.
@@ -185,6 +189,7 @@ class BNNLVRegressor(RegressorMixin, BaseEstimator):
         hz_tolerance=None,
         input_tolerance=None,
         target_tolerance=None,
+        multipliers=None,
         penalise=None,
         hz_slack=None,
         ramp_fraction=None,
@@ -235,6 +240,7 @@ class BNNLVRegressor(RegressorMixin, BaseEstimator):
         self.hz_tolerance = hz_tolerance
         self.input_tolerance = input_tolerance
         self.target_tolerance = target_tolerance
+        self.multipliers = multipliers
         self.penalise = penalise
         self.hz_slack = hz_slack
         self.ramp_fraction = ramp_fraction

@@ -17,6 +17,7 @@ from ncai.inference.marginal import Marginal
 from ncai.inference.mean_field import STARTS, MeanFieldVI
 from ncai.model import Model, Variance
 from ncai.networks import FlatNetwork
+from ncai.objectives.constraints import Constraints
 from ncai.objectives.penalties import Penalties
 from ncai.target_transforms import NAMES as TRANSFORMS
 from ncai.types import Unknowns
@@ -64,6 +65,7 @@ _PENALTIES = {
     "hz_tolerance": 0.01,
     "input_tolerance": 0.5,
     "target_tolerance": 1.0,
+    "multipliers": "fixed",
     "penalise": "means",
     "hz_slack": "none",
     "ramp_fraction": 0.5,
@@ -181,6 +183,7 @@ def check(s: Mapping[str, Any]) -> None:
     _one_of("target_transform", s["target_transform"], ("auto", *TRANSFORMS))
     _one_of("rounding", s["rounding"], ("auto", "ignore"))
     _one_of("weight_groups", s["weight_groups"], ("all", "layer", "input"))
+    _one_of("multipliers", s["multipliers"], ("fixed", "learned"))
     _one_of("penalise", s["penalise"], ("means", "samples"))
     _one_of("hz_slack", s["hz_slack"], ("none", "white_noise"))
     _one_of("variance_form", s["variance_form"], ("paper", "exact"))
@@ -348,7 +351,9 @@ def build_method(s: Mapping[str, Any], start: Unknowns | None) -> Inference:
     if name == "iwae":
         return ImportanceWeighted(training, begin, temperatures, s["n_mc_samples"])
     penalties = None
-    if name == "ncai":
+    if name == "ncai" and s["multipliers"] == "learned":
+        penalties = Constraints(on=s["penalise"])
+    elif name == "ncai":
         penalties = Penalties(
             *(
                 float(s[key])

@@ -8,12 +8,13 @@ as one function, XLA would fold the random numbers and the softplus into every h
 node of every row and compute them anew for each.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 from ncai.model import (
@@ -25,6 +26,7 @@ from ncai.model import (
     squared_errors,
     update_priors,
 )
+from ncai.objectives.constraints import Constraints
 from ncai.objectives.penalties import Penalties
 from ncai.types import Data, Unknowns
 from ncai.variational import (
@@ -63,7 +65,7 @@ class NegativeElbo:
     """
 
     num_samples: int = 1
-    penalties: Penalties | None = None
+    penalties: Penalties | Constraints | None = None
     ramp_steps: float | Float[Array, ""] = 1.0
 
     def num_normals(self, q: MeanField) -> tuple[int, int]:
@@ -132,6 +134,12 @@ class NegativeElbo:
             terms |= statistics | {"penalty": penalty}
             value += jnp.minimum(step / self.ramp_steps, 1.0) * penalty
         return value, Report(terms, errors)
+
+    def after_chunk(self, terms: dict[str, np.ndarray]) -> "NegativeElbo":
+        """The objective of the next chunk: multipliers have moved."""
+        if not isinstance(self.penalties, Constraints):
+            return self
+        return replace(self, penalties=self.penalties.after_chunk(terms))
 
     def update_priors(
         self, draw: Draw, priors: PriorState, model: Model, data: Data, report: Report

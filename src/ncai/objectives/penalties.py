@@ -159,6 +159,21 @@ def smooth_exponential(value: Float[Array, ""]) -> Float[Array, ""]:
     return jnp.exp(capped) * (1.0 + value - capped)
 
 
+def statistics_of(
+    latents: Float[Array, "N K"],
+    inputs: Float[Array, "N D"],
+    targets: Float[Array, "N L"],
+    row_weights: Float[Array, "N"],
+) -> dict[str, Float[Array, ""]]:
+    """What is penalised or constrained, by name."""
+    return {
+        "hz": henze_zirkler(latents, row_weights),
+        "offdiagonal": offdiagonal_norm(latents, row_weights),
+        "pc_inputs": squared_correlation(inputs, latents, row_weights),
+        "pc_targets": squared_correlation(targets, latents, row_weights),
+    }
+
+
 @partial(
     jax.tree_util.register_dataclass,
     data_fields=[
@@ -205,12 +220,7 @@ class Penalties:
         row_weights: Float[Array, "N"],
     ) -> dict[str, Float[Array, ""]]:
         """The unweighted statistics, by name."""
-        return {
-            "hz": henze_zirkler(latents, row_weights),
-            "offdiagonal": offdiagonal_norm(latents, row_weights),
-            "pc_inputs": squared_correlation(inputs, latents, row_weights),
-            "pc_targets": squared_correlation(targets, latents, row_weights),
-        }
+        return statistics_of(latents, inputs, targets, row_weights)
 
     def total(
         self, values: dict[str, Float[Array, ""]], num_rows: Float[Array, ""], dims: int

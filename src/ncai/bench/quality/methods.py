@@ -51,6 +51,9 @@ OURS: dict[str, dict[str, Any]] = {
     "two_latents": {"latent_dim": 2},
     "no_latent": {"latent_dim": 0},
     "iwae": {"inference": "iwae"},
+    # The paper's method with learned noise, and with multipliers that tune themselves.
+    "ncai_learned_noise": {"inference": "ncai"},
+    "ncai_multipliers": {"inference": "ncai", "multipliers": "learned"},
 }
 
 # The paper's grids (Appendix on hyper-parameters), chosen from on the first split.
