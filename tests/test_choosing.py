@@ -15,6 +15,7 @@ from ncai.choosing import (
     _best_mixture,
     _far_behind,
     _group_shares,
+    _groups,
     _mixture,
     join_fits,
     log_probs_at_scales,
@@ -186,6 +187,26 @@ def test_the_restarts_of_the_quick_fit_may_predict_too(fitted):
     values = fitted.history_["value"]
     assert values.shape[1] == 10
     assert fitted.stop_reasons_[0].endswith("after 20 steps")
+
+
+def test_snapshots_go_on_from_where_training_ended(fitted):
+    model = BNNLVRegressor(**TINY, n_snapshots=2).fit(X, Y)
+    assert len(model.restart_scores_) == 6 + 4 + 2 * 6
+    # The first ten are those of the same fit without snapshots.
+    np.testing.assert_array_equal(model.restart_scores_[:10], fitted.restart_scores_)
+    told = [reason for reason in model.stop_reasons_ if "snapshot" in reason]
+    assert [reason.split(":")[0] for reason in told] == ["snapshot 2", "snapshot 1"]
+    again = BNNLVRegressor(**TINY, n_snapshots=2).fit(X, Y)
+    assert np.array_equal(again.predict(X), model.predict(X))
+
+
+def test_the_restarts_of_an_added_fit_share_a_weight():
+    settings = resolve(BNNLVRegressor(**TINY)._settings())
+    folds = np.arange(8) % 4
+    own = _groups(settings, folds, ())
+    assert set(own) == {0, 1}
+    found = _groups(settings, folds, (2, 4))
+    assert found.tolist() == [*own, 2, 2, 3, 3, 3, 3]
 
 
 @pytest.mark.parametrize("noise", ["variational", 0.1])

@@ -1,6 +1,6 @@
 """Which restarts predict, and how much each counts."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -58,14 +58,14 @@ def choose(
     valid: Rows | None,
     train: Rows,
     folds: np.ndarray | None = None,
-    num_quick: int = 0,
+    added: Sequence[int] = (),
 ) -> Choice:
     """The restarts that predict.
 
     The score is the average log-likelihood of the held-out rows: those of `valid`, or
     with folds the part of `train` that a restart did not see. Without either it is
-    minus the final value of the objective. The last `num_quick` restarts are those of
-    a shorter fit (see `join_fits`).
+    minus the final value of the objective. `added` tells how many restarts come from
+    each of the fits that were joined to the first (see `join_fits`).
 
     Where restarts are weighted, the width of learned noise is weighed with them: each
     learned a width for its own errors, and a mixture, whose members disagree, adds to
@@ -86,7 +86,7 @@ def choose(
         tuned = settings["tune_noise"] and settings["keep"] == "weighted"
         fixed = posterior.model.noise_variance.mode == "fixed"
         scales = NOISE_SCALES if tuned and not fixed else (1.0,)
-        at_scales = _log_probs(posterior, judged, key, folds, num_quick, scales)
+        at_scales = _log_probs(posterior, judged, key, folds, added, scales)
         log_probs = at_scales[0]
         weights = np.where(np.isnan(log_probs), 0.0, judged.weights)
         totals = (weights * np.nan_to_num(log_probs, nan=0.0)).sum(axis=1)
@@ -110,7 +110,7 @@ def choose(
     elif log_probs is None or judged is None or keep == "equal":
         kept, shares = living, np.full(len(living), 1 / len(living))
     else:
-        groups = _groups(settings, folds, num_quick)[living]
+        groups = _groups(settings, folds, added)[living]
         shares, best = _best_mixture(
             at_scales[:, living], groups, judged.weights, folds is not None
         )
@@ -128,7 +128,7 @@ def choose(
 
 
 def join_fits(fit: Fit, quick: Fit) -> Fit:
-    """A fit with the restarts of a shorter one after its own.
+    """A fit with the restarts of a shorter one (or a later one) after its own.
 
     In the history those ended early: they are NaN from there on.
     """
@@ -161,12 +161,13 @@ def join_fits(fit: Fit, quick: Fit) -> Fit:
 
 
 def _log_probs(
-    posterior, rows: Rows, key, folds: np.ndarray | None, num_quick: int, scales
+    posterior, rows: Rows, key, folds: np.ndarray | None, added: Sequence[int], scales
 ) -> np.ndarray:
     """For each width of the noise [R, N]; NaN where a restart learned from a row."""
     count = posterior.num_components
     found = np.full((len(scales), count, len(rows)), np.nan)
-    numbers = [*range(count - num_quick), *range(num_quick)]  # each fit has its own
+    sizes = (count - sum(added), *added)
+    numbers = [number for size in sizes for number in range(size)]  # within its fit
     for i, number in enumerate(numbers):
         own = slice(None) if folds is None else folds == fold_of(number, folds)
         part = rows.pick(own)
@@ -186,8 +187,8 @@ def _far_behind(scores: np.ndarray, log_probs: np.ndarray) -> np.ndarray:
         return ~(best - scores <= WORST_GAP)
 
 
-def _groups(settings: Mapping[str, Any], folds, num_quick: int) -> np.ndarray:
-    """Restarts that share a weight: those of a temperature, and those of a quick fit.
+def _groups(settings: Mapping[str, Any], folds, added: Sequence[int]) -> np.ndarray:
+    """Restarts that share a weight: those of a temperature, and those of an added fit.
 
     With one temperature and no folds each has a weight of its own.
     """
@@ -196,7 +197,8 @@ def _groups(settings: Mapping[str, Any], folds, num_quick: int) -> np.ndarray:
         own = np.arange(len(temperatures))
     else:
         own = np.unique(temperatures, return_inverse=True)[1]
-    return np.concatenate([own, np.full(num_quick, own.max() + 1)])
+    more = np.repeat(np.arange(len(added)), added) + own.max() + 1
+    return np.concatenate([own, more])
 
 
 def _best_mixture(log_probs, groups: np.ndarray, row_weights, folded: bool):

@@ -102,6 +102,8 @@ class BNNLVRegressor(RegressorMixin, BaseEstimator):
         n_folds: with "marginal" and "iwae", and unless `keep` is "best": each restart
             holds out another of so many parts of the rows, so that every row is learned
             from and every row can choose. 0 is off.
+        n_snapshots: with "marginal": train on so many times from where training ended,
+            each for a fifth of its steps, and let what each finds predict too.
         validation_fraction: in place of folds, rows held out to choose restarts, drawn
             with the seed. They are not trained on, unless `refit`. With fewer than 5 of
             them nothing is held out, and the training objective chooses. Samplers hold
@@ -128,7 +130,7 @@ class BNNLVRegressor(RegressorMixin, BaseEstimator):
         train_index_: which rows of X those are.
         restart_scores_: a score for each restart, higher is better, in the units of
             training (standardised y); `score_name_` says what it is. With "marginal"
-            those of a first, quick fit come last.
+            those of a first, quick fit come last, and then those of snapshots.
         history_: averages of the objective and its terms, [chunks, restarts].
         stop_reasons_: why each stage of training ended, and after how many steps.
         restarts_lost_: restarts that became non-finite and were dropped.
@@ -198,6 +200,7 @@ class BNNLVRegressor(RegressorMixin, BaseEstimator):
         keep=None,
         tune_noise=None,
         n_folds=None,
+        n_snapshots=0,
         validation_fraction=None,
         refit=False,
         n_chains=4,
@@ -249,6 +252,7 @@ class BNNLVRegressor(RegressorMixin, BaseEstimator):
         self.keep = keep
         self.tune_noise = tune_noise
         self.n_folds = n_folds
+        self.n_snapshots = n_snapshots
         self.validation_fraction = validation_fraction
         self.refit = refit
         self.n_chains = n_chains

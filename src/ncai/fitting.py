@@ -130,10 +130,15 @@ def fit_rows(
     fit = method.fit(method_key, model, data, driver)
     _warn_of_losses(fit)
 
-    num_quick = 0
-    if quick is not None:
-        fit, num_quick = join_fits(fit, quick), len(quick.alive)
-    chosen = choose(fit, settings, score_key, valid, train, folds, num_quick)
+    added = [] if quick is None else [quick]
+    if isinstance(method, Marginal):
+        count = settings["n_snapshots"]
+        added += _snapshots(method, refit_key, model, data, fit, count, driver)
+        fit = replace(fit, interrupted=driver.interrupted)
+    for other in added:
+        fit = join_fits(fit, other)
+    sizes = [len(other.alive) for other in added]
+    chosen = choose(fit, settings, score_key, valid, train, folds, sizes)
     posterior, held_out = chosen.posterior, chosen.held_out
     if len(held) and held_out is not None:  # their numbers among all rows
         held_out = replace(held_out, rows=held[held_out.rows])
@@ -250,6 +255,7 @@ def _quick_settings(settings: Mapping[str, Any], num_fits: int) -> dict[str, Any
         "n_restarts": min(settings["n_restarts"], max(settings["n_folds"], 4)),
         "refit": False,
         "tune_noise": False,
+        "n_snapshots": 0,
         "time_limit": limit and limit / (4 * num_fits),
     }
 
@@ -288,6 +294,43 @@ def _warn_of_losses(fit: Fit) -> None:
             "learning_rate may keep them.",
             stacklevel=4,
         )
+
+
+def _snapshots(
+    method: Marginal, key, model, data: Data, fit: Fit, count: int, driver: Driver
+) -> list[Fit]:
+    """Fits that training went on to, one after another; those that came through."""
+    found: list[Fit] = []
+    for number in range(count):
+        last = (found or [fit])[-1].posterior
+        assert isinstance(last, GaussianPosterior)
+        if driver.interrupted or driver.out_of_time():
+            break
+        again = Driver(driver.on_progress, driver.time_limit, started=driver.started)
+        begin = MeanField(last.mean, _raw_scales(last.scale)), last.priors
+        try:
+            found.append(
+                method.continue_from(
+                    jax.random.fold_in(key, number + 1),
+                    model,
+                    data,
+                    *begin,
+                    again,
+                    name=f"snapshot {number + 1}",
+                    rate=1.0,
+                )
+            )
+        except (KeyboardInterrupt, FitFailedError) as error:
+            driver.interrupted |= isinstance(error, KeyboardInterrupt)
+            reason = "interrupted" if driver.interrupted else "became non-finite"
+            driver.stop_reasons.append(f"snapshot {number + 1}: {reason}, and left out")
+            break
+        driver.interrupted |= again.interrupted
+    return found
+
+
+def _raw_scales(scale: Unknowns) -> Unknowns:
+    return jax.tree.map(lambda s: raw_scale_of(jnp.maximum(s, 1e-6)), scale)
 
 
 def _refit(
@@ -338,8 +381,7 @@ def _with_new_rows(posterior: GaussianPosterior, num_old: int, num_all: int):
     real = jnp.result_type(float)
     mean = mean._replace(latents=jnp.asarray(new_mean, real))
     scale = scale._replace(latents=jnp.asarray(new_scale, real))
-    raw = jax.tree.map(lambda s: raw_scale_of(jnp.maximum(s, 1e-6)), scale)
-    return MeanField(mean, raw), priors
+    return MeanField(mean, _raw_scales(scale)), priors
 
 
 def _without_padding(posterior: Posterior, num_rows: int) -> Posterior:

@@ -44,7 +44,7 @@ COUNTS = (
     "n_weight_draws",
     "n_latent_draws",
 )
-COUNTS_FROM_ZERO = ("latent_dim", "n_warmup", "n_folds")
+COUNTS_FROM_ZERO = ("latent_dim", "n_warmup", "n_folds", "n_snapshots")
 FLAGS = ("plateau", "tune_noise", "hold_means", "refit", "standardize", "progress")
 
 # The paper's network: one hidden layer, z beside x.

@@ -71,8 +71,10 @@ class Marginal(Inference):
         q: MeanField,
         priors: PriorState,
         driver: Driver,
+        name: str = "refit",
+        rate: float = 1 / 3,
     ) -> Fit:
-        """Train on from a fit, on other rows: short, and with a low rate."""
+        """Train on from a fit, perhaps on other rows, for a fifth of the steps."""
         keys = jax.random.split(key, q.mean.weights.shape[0])
         no_latents = jax.tree.map(
             lambda part: part._replace(latents=part.latents[:, :0]),
@@ -81,13 +83,13 @@ class Marginal(Inference):
         )
         state = initial_state(no_latents, priors, keys)
         return self._train(
-            "refit",
+            name,
             with_unit_latents(model),
             data,
             state,
             driver,
             max_steps=max(self.training.max_steps // 5, 1),
-            learning_rate=self.training.learning_rate / 3,
+            learning_rate=rate * self.training.learning_rate,
         )
 
     def _train(

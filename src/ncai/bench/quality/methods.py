@@ -50,6 +50,7 @@ OURS: dict[str, dict[str, Any]] = {
     "by_input": {"weight_groups": "input"},
     "two_latents": {"latent_dim": 2},
     "no_latent": {"latent_dim": 0},
+    "snapshots": {"n_snapshots": 2},
     "iwae": {"inference": "iwae"},
     # The paper's method with learned noise, and with multipliers that tune themselves.
     "ncai_learned_noise": {"inference": "ncai"},
