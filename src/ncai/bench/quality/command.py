@@ -39,9 +39,11 @@ def bench_quality(
     # The page on disk has all there is, unless a part of it is asked for by name.
     if not only_table:
         sets = methods = "all"
-        picked_sets, picked_methods = list(SETS), list(METHODS)
-    elif sets == "all":  # to run, that is without the sets for choosing
+    # To run, "all" is without the sets and methods for choosing; to show, with them.
+    if sets == "all":
         picked_sets = list(SETS)
+    if methods == "all":
+        picked_methods = list(METHODS)
     results = Results.load(store, picked_sets, picked_methods, splits)
     asked = {"sets": sets, "methods": methods, "judged": judged}
     usual = {"sets": "all", "methods": "all", "judged": "default"}
