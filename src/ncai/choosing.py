@@ -136,10 +136,10 @@ def join_fits(fit: Fit, quick: Fit) -> Fit:
     assert isinstance(long, GaussianPosterior)
     assert isinstance(short, GaussianPosterior)
     count = long.num_components + short.num_components
-    mean, scale, priors = jax.tree.map(
+    mean, scale, priors, factor = jax.tree.map(
         lambda a, b: np.concatenate([np.asarray(a), np.asarray(b)]),
-        (long.mean, long.scale, long.priors),
-        (short.mean, short.scale, short.priors),
+        (long.mean, long.scale, long.priors, long.factor),
+        (short.mean, short.scale, short.priors, short.factor),
     )
     history = dict(fit.history)
     for name, values in fit.history.items():
@@ -151,7 +151,7 @@ def join_fits(fit: Fit, quick: Fit) -> Fit:
     return replace(
         fit,
         posterior=GaussianPosterior(
-            long.model, mean, scale, priors, np.full(count, 1 / count)
+            long.model, mean, scale, priors, np.full(count, 1 / count), factor
         ),
         history=history,
         alive=np.concatenate([fit.alive, quick.alive]),

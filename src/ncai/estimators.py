@@ -102,6 +102,8 @@ class BNNLVRegressor(RegressorMixin, BaseEstimator):
         n_folds: with "marginal" and "iwae", and unless `keep` is "best": each restart
             holds out another of so many parts of the rows, so that every row is learned
             from and every row can choose. 0 is off.
+        posterior_rank: with "marginal": directions in which weights may move together
+            in the posterior, beside the independent moves of each.
         n_snapshots: with "marginal": train on so many times from where training ended,
             each for a fifth of its steps, and let what each finds predict too.
         validation_fraction: in place of folds, rows held out to choose restarts, drawn
@@ -200,6 +202,7 @@ class BNNLVRegressor(RegressorMixin, BaseEstimator):
         keep=None,
         tune_noise=None,
         n_folds=None,
+        posterior_rank=0,
         n_snapshots=0,
         validation_fraction=None,
         refit=False,
@@ -252,6 +255,7 @@ class BNNLVRegressor(RegressorMixin, BaseEstimator):
         self.keep = keep
         self.tune_noise = tune_noise
         self.n_folds = n_folds
+        self.posterior_rank = posterior_rank
         self.n_snapshots = n_snapshots
         self.validation_fraction = validation_fraction
         self.refit = refit

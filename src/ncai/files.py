@@ -97,6 +97,8 @@ def describe(estimator, include_training: bool) -> tuple[dict, dict[str, np.ndar
     for part, unknowns in parts.items():
         arrays[f"{part}.weights"] = unknowns.weights
         arrays[f"{part}.log_noise_var"] = unknowns.log_noise_var
+    if isinstance(posterior, GaussianPosterior) and posterior.factor is not None:
+        arrays["factor.weights"] = posterior.factor
     if include_training:
         rows = estimator.training_rows_
         if rows is None:
@@ -214,7 +216,12 @@ def _restore(cls, header: dict, arrays: dict, network, path):
 
     if header["posterior"] == "gaussian":
         estimator.posterior_ = GaussianPosterior(
-            model, unknowns("mean"), unknowns("scale"), priors, arrays["shares"]
+            model,
+            unknowns("mean"),
+            unknowns("scale"),
+            priors,
+            arrays["shares"],
+            arrays.get("factor.weights"),
         )
     else:
         estimator.posterior_ = SamplePosterior(
@@ -290,6 +297,9 @@ def _check_shapes(path, arrays: dict, posterior: str, network: FlatNetwork) -> N
             for part in parts
         },
     }
+    if "factor.weights" in arrays:
+        rank = arrays["factor.weights"].shape[-1:]
+        expected["factor.weights"] = (components, network.num_weights, *rank)
     for name, shape in expected.items():
         if arrays[name].shape != shape:
             raise ModelFileError(

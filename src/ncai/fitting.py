@@ -307,7 +307,8 @@ def _snapshots(
         if driver.interrupted or driver.out_of_time():
             break
         again = Driver(driver.on_progress, driver.time_limit, started=driver.started)
-        begin = MeanField(last.mean, _raw_scales(last.scale)), last.priors
+        q = MeanField(last.mean, _raw_scales(last.scale), last.factor)
+        begin = q, last.priors
         try:
             found.append(
                 method.continue_from(
@@ -381,7 +382,7 @@ def _with_new_rows(posterior: GaussianPosterior, num_old: int, num_all: int):
     real = jnp.result_type(float)
     mean = mean._replace(latents=jnp.asarray(new_mean, real))
     scale = scale._replace(latents=jnp.asarray(new_scale, real))
-    return MeanField(mean, _raw_scales(scale)), priors
+    return MeanField(mean, _raw_scales(scale), posterior.factor), priors
 
 
 def _without_padding(posterior: Posterior, num_rows: int) -> Posterior:

@@ -61,7 +61,7 @@ class GaussianPosterior:
     """A factorised Gaussian for each restart; MAP is the one of zero width.
 
     Every array has a leading restart axis. `shares` are the weights of the restarts in
-    the mixture that predicts.
+    the mixture that predicts. With a `factor` U the covariance of W has U U' added.
     """
 
     model: Model
@@ -69,6 +69,7 @@ class GaussianPosterior:
     scale: Unknowns
     priors: PriorState
     shares: np.ndarray
+    factor: Float[Array, "R P F"] | None = None
 
     @property
     def num_components(self) -> int:
@@ -87,6 +88,12 @@ class GaussianPosterior:
         weights = mean.weights + scale.weights * _normals(
             weight_key, mean.weights.shape
         )
+        if self.factor is not None:
+            factor = np.asarray(self.factor)[component]
+            normals = _normals(
+                jax.random.fold_in(weight_key, 1), (num_draws, factor.shape[-1])
+            )
+            weights = weights + np.einsum("spf,sf->sp", factor, normals)
         log_noise = mean.log_noise_var
         if scale.log_noise_var.shape[-1]:
             log_noise = log_noise + scale.log_noise_var * _normals(
@@ -123,10 +130,12 @@ class GaussianPosterior:
         indices = np.atleast_1d(indices)
         if shares is None:
             shares = np.full(len(indices), 1 / len(indices))
-        mean, scale, priors = jax.tree.map(
-            lambda a: np.asarray(a)[indices], (self.mean, self.scale, self.priors)
+        mean, scale, priors, factor = jax.tree.map(
+            lambda a: np.asarray(a)[indices],
+            (self.mean, self.scale, self.priors, self.factor),
         )
-        return GaussianPosterior(self.model, mean, scale, priors, np.asarray(shares))
+        shares = np.asarray(shares)
+        return GaussianPosterior(self.model, mean, scale, priors, shares, factor)
 
 
 @dataclass(frozen=True)

@@ -44,7 +44,13 @@ COUNTS = (
     "n_weight_draws",
     "n_latent_draws",
 )
-COUNTS_FROM_ZERO = ("latent_dim", "n_warmup", "n_folds", "n_snapshots")
+COUNTS_FROM_ZERO = (
+    "latent_dim",
+    "n_warmup",
+    "n_folds",
+    "n_snapshots",
+    "posterior_rank",
+)
 FLAGS = ("plateau", "tune_noise", "hold_means", "refit", "standardize", "progress")
 
 # The paper's network: one hidden layer, z beside x.
@@ -347,7 +353,7 @@ def build_method(s: Mapping[str, Any], start: Unknowns | None) -> Inference:
         begin = "random" if name in ("mfvi", "marginal") else "ncai"
     temperatures = restart_temperatures(s)
     if name == "marginal":
-        return Marginal(training, begin, temperatures)
+        return Marginal(training, begin, temperatures, int(s["posterior_rank"]))
     if name == "iwae":
         return ImportanceWeighted(training, begin, temperatures, s["n_mc_samples"])
     penalties = None

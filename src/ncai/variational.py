@@ -1,4 +1,7 @@
-"""The fully factorised Gaussian family q(W, Z) of the paper (Eq. 4)."""
+"""The fully factorised Gaussian family q(W, Z) of the paper (Eq. 4).
+
+W may have a few directions more in which its weights move together.
+"""
 
 from typing import NamedTuple
 
@@ -15,11 +18,12 @@ class MeanField(NamedTuple):
     """Variational parameters phi: a mean and an unconstrained scale for each unknown.
 
     The standard deviation is softplus(raw_scale). Where the noise is learned by MAP it
-    has a mean and no scale.
+    has a mean and no scale. With a `factor` U the covariance of W has U U' added.
     """
 
     mean: Unknowns
     raw_scale: Unknowns
+    factor: Float[Array, "P R"] | None = None
 
 
 def scale_of(q: MeanField) -> Unknowns:
@@ -39,6 +43,12 @@ class Draw(NamedTuple):
     scale: Unknowns
     weights: Float[Array, "S P"]
     latents: Float[Array, "S N K"]
+    factor: Float[Array, "P R"] | None = None
+
+
+def rank_of(q: MeanField) -> int:
+    """Directions in which weights move together."""
+    return 0 if q.factor is None else q.factor.shape[-1]
 
 
 def num_normals(q: MeanField) -> int:
@@ -57,6 +67,14 @@ def reparameterise(q: MeanField, normals: Float[Array, "S T"]) -> Draw:
     return Draw(q.mean, scale, weights, latents)
 
 
+def with_factor(q: MeanField, draw: Draw, normals: Float[Array, "S R"]) -> Draw:
+    """A draw of W that moves along the directions of q's factor too."""
+    if q.factor is None:
+        return draw
+    weights = draw.weights + normals @ q.factor.T
+    return draw._replace(weights=weights, factor=q.factor)
+
+
 def gaussian_kl(
     mean: Float[Array, "*s"],
     scale: Float[Array, "*s"],
@@ -71,6 +89,24 @@ def gaussian_kl(
     return 0.5 * jnp.sum(
         counts * (ratio + mean**2 / prior_variance - 1.0 - jnp.log(ratio))
     )
+
+
+def factor_kl(
+    factor: Float[Array, "P R"] | None,
+    scale: Float[Array, "P"],
+    prior_variance: Float[Array, "*v"],
+) -> Float[Array, ""] | float:
+    """What a factor U adds to `gaussian_kl`.
+
+    (tr(U' V^-1 U) - log det(I + U' D^-1 U)) / 2, for prior variances V and D = scale^2:
+    the determinant of D + U U' by the matrix determinant lemma.
+    """
+    if factor is None:
+        return 0.0
+    spread = jnp.sum(jnp.sum(factor**2, axis=1) / prior_variance)
+    inner = jnp.eye(factor.shape[1]) + factor.T @ (factor / (scale**2)[:, None])
+    factorised = jnp.linalg.cholesky(inner)
+    return 0.5 * spread - jnp.sum(jnp.log(jnp.diag(factorised)))
 
 
 def noise_moments(

@@ -251,7 +251,12 @@ def gaussian_fit(model: Model, q: MeanField, priors: PriorState, driver: Driver)
     """The result of a variational method."""
     num_restarts = q.mean.weights.shape[0]
     posterior = GaussianPosterior(
-        model, q.mean, _scale_of(q), priors, np.full(num_restarts, 1 / num_restarts)
+        model,
+        q.mean,
+        _scale_of(q),
+        priors,
+        np.full(num_restarts, 1 / num_restarts),
+        q.factor,
     )
     return driver_fit(posterior, driver)
 

@@ -24,6 +24,7 @@ from ncai.types import Data, Unknowns
 from ncai.variational import MeanField
 
 BATCH_ROWS = 256  # what a step looks at: its cost then stays as rows grow
+START_OF_FACTOR = 0.01  # a fifth of the scales' own start
 REACH = 4.5  # prior standard deviations of z that the nodes cover each way
 NODES = {1: 16, 2: 16}  # in each dimension
 # Rows x nodes x restarts of a group: half a megabyte, which a core's cache holds.
@@ -42,12 +43,15 @@ class Marginal(Inference):
         start: "random"; "ncai": weights of a network trained at z = 0; or values.
         temperatures: of the prior of W, restart by restart in turn: see
             `NegativeMarginalElbo`. Validation then chooses.
+        rank: directions in which weights may move together under q(W), beside the
+            independent moves of each.
         batch_rows: rows that a step looks at; all, if there are no more.
     """
 
     training: Training = field(default_factory=Training)
     start: str | Unknowns = "random"
     temperatures: tuple[float, ...] = (1.0,)
+    rank: int = 0
     batch_rows: int = BATCH_ROWS
 
     def fit(
@@ -61,6 +65,9 @@ class Marginal(Inference):
         point = starting_points(self.start, keys, model, data, self.training, driver)
         point = point._replace(latents=point.latents[:, :0])
         state = starting_state(state_keys, model, point, self.training)
+        if self.rank:
+            q = with_directions(start_key, state.params, self.rank)
+            state = initial_state(q, state.priors, state.key)
         return self._train("marginal", model, data, state, driver)
 
     def continue_from(
@@ -118,6 +125,13 @@ class Marginal(Inference):
             )
             state = driver.run(stage, model, batches, state)
         return gaussian_fit(model, state.params, state.priors, driver)
+
+
+def with_directions(key: PRNGKeyArray, q: MeanField, rank: int) -> MeanField:
+    """Add small random directions in which weights move together."""
+    restarts, num_weights = q.mean.weights.shape
+    normals = jax.random.normal(key, (restarts, num_weights, rank))
+    return q._replace(factor=START_OF_FACTOR * normals)
 
 
 def even_batches(num_rows: int, most: int) -> int:

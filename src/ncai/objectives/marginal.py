@@ -28,10 +28,13 @@ from ncai.types import Data
 from ncai.variational import (
     Draw,
     MeanField,
+    factor_kl,
     gaussian_kl,
     noise_kl,
     noise_moments,
+    rank_of,
     reparameterise,
+    with_factor,
 )
 
 BLUR = 0.25  # c of `smoothed_log_likelihood`
@@ -71,15 +74,16 @@ class NegativeMarginalElbo:
 
     def num_normals(self, q: MeanField) -> tuple[int, int]:
         """Shape of the standard normals that `prepare` takes: for W, then shifts."""
-        return self.num_samples, q.mean.weights.size + self.nodes.shape[1]
+        return self.num_samples, num_of_weights(q) + self.nodes.shape[1]
 
     def prepare(
         self, q: MeanField, normals: Float[Array, "S T"]
     ) -> tuple[Draw, Float[Array, "S K"]]:
         """Draws of W, and shifts of the nodes, uniform over half a spacing each way."""
-        num_weights = q.mean.weights.size
-        draw = reparameterise(q, normals[:, :num_weights])
-        return draw, ndtr(normals[:, num_weights:]) - 0.5
+        own, all_of_weights = q.mean.weights.size, num_of_weights(q)
+        draw = reparameterise(q, normals[:, :own])
+        draw = with_factor(q, draw, normals[:, own:all_of_weights])
+        return draw, ndtr(normals[:, all_of_weights:]) - 0.5
 
     def value(
         self,
@@ -144,6 +148,11 @@ class NegativeMarginalElbo:
         return with_weight_variance(model, priors, prepared[0])
 
 
+def num_of_weights(q: MeanField) -> int:
+    """Standard normals that a draw of W takes."""
+    return q.mean.weights.size + rank_of(q)
+
+
 def tempered_bound(
     expected_log_likelihood: Float[Array, ""],
     draw: Draw,
@@ -156,7 +165,8 @@ def tempered_bound(
         "expected_log_likelihood": expected_log_likelihood,
         "kl_weights": gaussian_kl(
             draw.mean.weights, draw.scale.weights, priors.weight_variance
-        ),
+        )
+        + factor_kl(draw.factor, draw.scale.weights, priors.weight_variance),
         "log_hyperprior": log_hyperprior(model, priors),
     }
     if model.noise_is_unknown:
@@ -172,6 +182,8 @@ def tempered_bound(
 def with_weight_variance(model: Model, priors: PriorState, draw: Draw) -> PriorState:
     """Coordinate descent on the variance of W; that of z has no say here."""
     squares = draw.mean.weights**2 + draw.scale.weights**2
+    if draw.factor is not None:
+        squares = squares + jnp.sum(draw.factor**2, axis=1)
     nothing = jnp.zeros(model.network.output_dim)
     updated = update_priors(
         model, priors, squares, jnp.zeros(()), nothing, jnp.ones(())

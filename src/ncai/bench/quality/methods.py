@@ -51,6 +51,7 @@ LEADS: dict[str, dict[str, Any]] = {
     "two_latents": {"latent_dim": 2},
     "no_latent": {"latent_dim": 0},
     "snapshots": {"n_snapshots": 2},
+    "low_rank": {"posterior_rank": 4},
     "iwae": {"inference": "iwae"},
     # The paper's method, with learned noise; and with multipliers that tune themselves.
     "ncai_learned_noise": {"inference": "ncai", "max_steps": 5000},
