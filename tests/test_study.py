@@ -5,6 +5,9 @@ import json
 import math
 import os
 import re
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 
 import numpy as np
 import pandas as pd
@@ -20,6 +23,7 @@ from ncai.study.run import Finished, Watcher, run_study
 from ncai.study.scales import SCALES
 from ncai.study.store import Store
 from ncai.study.tables import Entry, Table, latex_text, published, side_by_side
+from ncai.study.workers import Workers
 
 SCALE = SCALES["smoke"]
 
@@ -78,6 +82,26 @@ def test_runs_what_is_missing_and_what_follows_from_it(toy, tmp_path):
     )
     run_study(toy, SCALE, store, jobs=0)
     assert len(toy.runs) == 6  # done cells are never run again
+
+
+def test_no_worker_idles_while_there_are_cells_that_follow(toy, tmp_path, monkeypatch):
+    followed = threading.Event()
+
+    def run(cell):
+        if cell["phase"] == "second":
+            followed.set()
+        elif cell["part"] == 2:  # ends only once a cell that follows another has run
+            assert followed.wait(timeout=20)
+        return Outcome({"square": cell["part"] ** 2}, {})
+
+    @contextmanager
+    def two_threads(jobs, scheduler):
+        with ThreadPoolExecutor(2) as pool:
+            yield Workers(pool.submit, lambda: 2)
+
+    monkeypatch.setattr(toy, "run", run)
+    monkeypatch.setattr("ncai.study.run.workers", two_threads)
+    assert run_study(toy, SCALE, Store(tmp_path)) == []
 
 
 def test_a_failure_is_kept_and_tried_again(toy, tmp_path):

@@ -81,7 +81,7 @@ class RunView(Watcher):
         self._counts[study]["failed"] = 0
 
     def known(self, cells: list[Cell], missing: list[Cell], slots: int) -> None:
-        """A round begins with these cells."""
+        """These are all cells so far; the missing ones run, or wait."""
         out = {cell.id for cell in missing}
         for cell in cells:
             if cell.id not in out and self._store.is_done(cell):
@@ -89,7 +89,8 @@ class RunView(Watcher):
         counts = self._counts[self._study]
         counts["known"] = len(cells)
         counts["done"] = len(cells) - len(missing) - counts["failed"]
-        self._waiting, self._slots = list(missing), slots
+        self._waiting = [cell for cell in missing if cell not in self._started]
+        self._slots = slots
 
     def started(self, cell: Cell) -> None:
         """A worker has it."""

@@ -3,7 +3,7 @@
 import time
 import traceback
 from collections import Counter, deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, CancelledError, Future, wait
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
@@ -57,7 +57,7 @@ class Watcher:
     """Told what happens during a run; this one does not care."""
 
     def known(self, cells: list[Cell], missing: list[Cell], slots: int) -> None:
-        """A round begins with these cells."""
+        """These are all cells so far; the missing ones run, or wait."""
 
     def started(self, cell: Cell) -> None:
         """A worker has it."""
@@ -96,7 +96,7 @@ def run_study(
     """Run every cell that is not done; returns those that failed.
 
     What cells find may ask for more cells (hyper-parameters selected on the first
-    split, say), so the list is asked for again until nothing new is missing.
+    split, say), so the list is asked for again whenever a worker would be idle.
 
     Args:
         study: what to run.
@@ -113,25 +113,32 @@ def run_study(
     if all(store.is_done(cell) for cell in study.cells(scale, store)):
         watcher.known(study.cells(scale, store), [], 0)
         return []
+    taken: set[str] = set()
     with workers(jobs, scheduler) as found:
-        while True:
+
+        def more() -> list[Cell]:
+            """Cells that no worker has had yet."""
             cells = study.cells(scale, store)
             missing = [c for c in cells if not store.is_done(c) and c.id not in failed]
-            watcher.known(cells, missing, found.slots())
-            if not missing:
-                return list(failed.values())
-            for finished in _execute(found, missing, store, watcher):
-                if finished.failed is not None:
-                    failed[finished.cell.id] = finished.cell
-                watcher.finished(finished)
+            new = [cell for cell in missing if cell.id not in taken]
+            taken.update(cell.id for cell in new)
+            if new or not missing:
+                watcher.known(cells, missing, found.slots())
+            return new
+
+        for finished in _execute(found, more, store, watcher):
+            if finished.failed is not None:
+                failed[finished.cell.id] = finished.cell
+            watcher.finished(finished)
+    return list(failed.values())
 
 
 def _execute(
-    found: Workers, cells: list[Cell], store: Store, watcher: Watcher
+    found: Workers, more: Callable[[], list[Cell]], store: Store, watcher: Watcher
 ) -> Iterator[Finished]:
     """No more at a time than there are places, so what is out is what is running."""
     folder = str(store.folder.resolve())
-    waiting, running = deque(cells), {}
+    waiting, running = deque(more()), {}
     deaths: Counter[str] = Counter()
     while waiting or running:
         while waiting and len(running) < found.slots():
@@ -151,6 +158,8 @@ def _execute(
                 waiting.append(cell)
                 continue
             yield _lost(error, cell, store)
+        if done and not waiting:
+            waiting.extend(more())
 
 
 def _error(future: Future) -> BaseException | None:
