@@ -140,12 +140,18 @@ def _execute(
     folder = str(store.folder.resolve())
     waiting, running = deque(more()), {}
     deaths: Counter[str] = Counter()
-    while waiting or running:
+    news = False  # something ended since the list was asked for
+    while waiting or running or news:
         while waiting and len(running) < found.slots():
             cell = waiting.popleft()
             watcher.started(cell)
             running[found.submit(run_cell, cell, folder)] = cell
+        if news and len(running) < found.slots():
+            news = False
+            waiting.extend(more())
+            continue
         done, _ = wait(running, timeout=LOOK_EVERY, return_when=FIRST_COMPLETED)
+        news |= bool(done)
         for future in done:
             cell = running.pop(future)
             error = _error(future)
@@ -158,8 +164,6 @@ def _execute(
                 waiting.append(cell)
                 continue
             yield _lost(error, cell, store)
-        if done and not waiting:
-            waiting.extend(more())
 
 
 def _error(future: Future) -> BaseException | None:
