@@ -6,7 +6,7 @@ from scipy import stats
 
 from ncai import BNNLVRegressor
 from ncai.networks import MLP, FlatNetwork
-from ncai.target_transforms import TargetTransform, inverse, log_inverse_slope
+from ncai.target_transforms import TargetTransform, log_inverse_slope
 from ncai.transformed import TransformedPredictive, predictive_of
 from ncai.types import WeightDraws
 
@@ -129,12 +129,15 @@ def test_yeo_johnson_agrees_with_scipy_and_inverts(power):
     slope = (transform.forward(y + step) - transform.forward(y - step)) / (2 * step)
     np.testing.assert_allclose(transform.log_slope(y), np.log(slope), atol=1e-5)
     np.testing.assert_allclose(
-        log_inverse_slope("yeo_johnson", t, power, np), -np.log(slope), atol=1e-5
+        log_inverse_slope("yeo_johnson", t, *transform.shape, np),
+        -np.log(slope),
+        atol=1e-5,
     )
 
 
 def test_beyond_the_reach_of_yeo_johnson_values_are_finite():
-    assert np.isfinite(inverse("yeo_johnson", np.array([50.0]), -0.5, np)).all()
+    transform = TargetTransform("yeo_johnson", np.array([-0.5]))
+    assert np.isfinite(transform.inverse(np.array([50.0]))).all()
 
 
 def test_log_refuses_what_is_not_positive():
@@ -166,24 +169,80 @@ def test_auto_chooses_log_where_it_is_right_and_saves_it(tmp_path):
 
 
 def test_a_tail_too_thin_to_show_is_not_all_there_is_to_a_mean():
-    common = {
-        "transform": TargetTransform("log", np.ones(1)),
-        "network": FlatNetwork(MLP(()), 1, 1, 1),
-        "inputs": np.zeros((1, 1)),
-        # One of 200 draws of W predicts 12 standard deviations out.
-        "draws": WeightDraws(
-            np.array([[0.0, 0.0, 0.0]] * 199 + [[12.0, 0.0, 0.0]], np.float32),
-            np.full((200, 1), 0.1, np.float32),
-            np.ones(200, np.float32),
-        ),
-        "num_latent_draws": 4,
-        "target_shift": np.zeros(1),
-        "target_scale": np.ones(1),
-        "single_output": True,
-    }
-    free = TransformedPredictive(**common)
-    held = TransformedPredictive(**common, moment_reach=5.0)
+    # One of 200 draws of W predicts 12 standard deviations out.
+    draws = WeightDraws(
+        np.array([[0.0, 0.0, 0.0]] * 199 + [[12.0, 0.0, 0.0]], np.float32),
+        np.full((200, 1), 0.1, np.float32),
+        np.ones(200, np.float32),
+    )
+
+    def mean(upper):
+        return TransformedPredictive(
+            transform=TargetTransform("log", np.ones(1), upper=np.array([upper])),
+            network=FlatNetwork(MLP(()), 1, 1, 1),
+            inputs=np.zeros((1, 1)),
+            draws=draws,
+            num_latent_draws=4,
+            target_shift=np.zeros(1),
+            target_scale=np.ones(1),
+            single_output=True,
+        ).mean()
+
     rest = 0.995 * np.exp(0.005)
-    assert free.mean() == pytest.approx(rest + 0.005 * np.exp(12.005), rel=1e-3)
-    assert held.mean() == pytest.approx(rest + 0.005 * np.exp(5), rel=1e-3)
-    assert held.log_prob([1.0]) == free.log_prob([1.0])
+    assert mean(np.inf) == pytest.approx(rest + 0.005 * np.exp(12.005), rel=1e-3)
+    # From e on, where the slope is e, t counts as it is.
+    assert mean(np.e) == pytest.approx(rest + 0.005 * np.e * (1 + 11), rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("name", "power"), [("log", 1.0), ("yeo_johnson", -0.5), ("yeo_johnson", 2.5)]
+)
+def test_beyond_its_bounds_a_transform_is_a_line_and_still_its_own_inverse(name, power):
+    low = -np.inf if name == "log" else -0.5
+    transform = TargetTransform(
+        name, np.array([power]), np.array([low]), np.array([2.0])
+    )
+    y = np.array([0.1, 0.5, 1.9, 2.0, 2.1, 3.0, 40.0])
+    y = y if name == "log" else np.concatenate([[-30.0, -0.6, -0.4, 0.0], y])
+    t = transform.forward(y)
+    np.testing.assert_allclose(transform.inverse(t), y, rtol=1e-6, atol=1e-9)
+    slope = np.exp(transform.log_slope(np.array([2.0])))
+    at_two = transform.forward(np.array([2.0]))
+    assert t[-1] == pytest.approx(float((at_two + slope * 38.0)[0]))
+    # Slopes are those of differences, on both sides and at the joints.
+    h = 1e-6
+    differences = (transform.forward(y + h) - transform.forward(y - h)) / (2 * h)
+    np.testing.assert_allclose(np.exp(transform.log_slope(y)), differences, rtol=1e-4)
+    shape = transform.shape
+    np.testing.assert_allclose(
+        log_inverse_slope(name, t, *shape, np), -transform.log_slope(y), atol=1e-6
+    )
+
+
+def test_moments_densities_and_draws_beyond_the_bounds_agree():
+    transform = TargetTransform("log", np.ones(1), upper=np.array([1.5]))
+    predictive = linear_predictive(transform)
+    y = np.linspace(1e-3, 12, 40_001)
+    density = np.exp(predictive.log_prob_grid(y))
+    np.testing.assert_allclose(np.trapezoid(density, y), 1, atol=1e-4)
+    mean = np.trapezoid(y * density, y)
+    np.testing.assert_allclose(predictive.mean(), mean, rtol=2e-3)
+    variance = np.trapezoid((y - mean[:, None]) ** 2 * density, y)
+    np.testing.assert_allclose(predictive.variance(), variance, rtol=2e-2)
+    draws = predictive.sample(40_000, seed=0)
+    np.testing.assert_allclose(draws.mean(axis=0), mean, rtol=0.01)
+    np.testing.assert_allclose(draws.std(axis=0), np.sqrt(variance), rtol=0.03)
+
+
+def test_far_from_the_data_moments_and_quantiles_tell_the_same_story():
+    rng = np.random.default_rng(0)
+    x = rng.uniform(-2, 2, size=(80, 1))
+    y = np.exp(x[:, 0] + 0.3 * rng.normal(size=80))
+    model = BNNLVRegressor(
+        target_transform="log", max_steps=200, n_restarts=4, n_folds=2, random_state=0
+    ).fit(x, y)
+    far = model.predict_dist([[20.0]])
+    draws = far.sample(20_000, seed=0)[:, 0]
+    assert far.mean()[0] == pytest.approx(draws.mean(), rel=0.1)
+    assert far.std()[0] == pytest.approx(draws.std(), rel=0.15)
+    assert draws.max() < 300 * y.max()

@@ -413,7 +413,6 @@ class BNNLVRegressor(RegressorMixin, BaseEstimator):
         draw_key = jax.random.fold_in(jax.random.key(self.seed_), 1)
         return predictive_of(
             self.scaling_.transform,
-            bool(self.settings_["standardize"]),
             network=network,
             inputs=self.scaling_.inputs(X),
             draws=self.posterior_.draw(draw_key, num_draws),

@@ -87,6 +87,12 @@ def describe(estimator, include_training: bool) -> tuple[dict, dict[str, np.ndar
         "target_shift": scaling.target_shift,
         "target_scale": scaling.target_scale,
         "target_powers": scaling.transform.powers,
+        "target_lower": np.broadcast_to(
+            scaling.transform.lower, scaling.target_shift.shape
+        ),
+        "target_upper": np.broadcast_to(
+            scaling.transform.upper, scaling.target_shift.shape
+        ),
         **{f"priors.{k}": v for k, v in posterior.priors._asdict().items()},
     }
     parts = (
@@ -235,6 +241,8 @@ def _restore(cls, header: dict, arrays: dict, network, path):
         TargetTransform(
             settings["target_transform"],
             arrays.get("target_powers", np.ones(flat.output_dim)),
+            arrays.get("target_lower", -np.inf),
+            arrays.get("target_upper", np.inf),
         ),
     )
     estimator.settings_ = settings
@@ -310,7 +318,9 @@ def _check_shapes(path, arrays: dict, posterior: str, network: FlatNetwork) -> N
 
 def _check_finite(path, arrays: dict) -> None:
     for name, array in arrays.items():
-        if not np.isfinite(array).all():
+        # A transform may go on without bound.
+        boundless = name in ("target_lower", "target_upper")
+        if np.isnan(array).any() or not (boundless or np.isfinite(array).all()):
             raise ModelFileError(f"{path} is damaged: {name} holds NaN or infinity.")
 
 

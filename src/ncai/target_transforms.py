@@ -19,13 +19,21 @@ SMALLEST_POWER, LARGEST_POWER = -2.0, 4.0
 class TargetTransform:
     """g, its inverse and its slope, for each output.
 
+    Beyond the targets that it was learned from g goes on as a straight line: an
+    exponential that goes on for ever would turn a tail too thin to be seen in t into
+    most of a mean of y, and a guess far from the data into an absurd number.
+
     Args:
         name: "none", "log", or "yeo_johnson" (Yeo and Johnson, 2000).
         powers: of "yeo_johnson", one for each output; 1 is the identity.
+        lower: the y below which g is a straight line, one for each output.
+        upper: the y above which it is.
     """
 
     name: str
     powers: Float[np.ndarray, "L"]
+    lower: Float[np.ndarray, "L"] | float = -np.inf
+    upper: Float[np.ndarray, "L"] | float = np.inf
 
     @classmethod
     def learn(cls, name: str, targets: Float[np.ndarray, "N L"]) -> "TargetTransform":
@@ -42,29 +50,60 @@ class TargetTransform:
                 column = targets[:, output]
                 if np.ptp(column) > 0:
                     powers[output] = yeojohnson_normmax(column, brack=(-1, 2))
-        return cls(name, np.clip(powers, SMALLEST_POWER, LARGEST_POWER))
+        # A logarithm stays one towards 0, so that y stays positive.
+        lower = targets.min(axis=0)
+        if name != "yeo_johnson":
+            lower = np.full(num_outputs, -np.inf)
+        powers = np.clip(powers, SMALLEST_POWER, LARGEST_POWER)
+        return cls(name, powers, lower, targets.max(axis=0))
+
+    def of_output(self, output: int) -> "TargetTransform":
+        """The one of a single output."""
+        lower, upper = (
+            np.broadcast_to(bound, self.powers.shape)[output]
+            for bound in (self.lower, self.upper)
+        )
+        return TargetTransform(self.name, self.powers[output], lower, upper)
 
     def forward(self, y):
         """g(y); NaN where "log" has no value."""
         if self.name == "none":
             return y
+        inside = np.clip(y, self.lower, self.upper)
         with np.errstate(divide="ignore", invalid="ignore"):
-            if self.name == "log":
-                return np.log(y)
-            return _yeo_johnson(y, self.powers)
+            beyond = np.where(y == inside, 0.0, y - inside)
+            slope = np.where(y == inside, 1.0, np.exp(self._log_slope(inside)))
+            return self._forward(inside) + beyond * slope
 
     def log_slope(self, y):
         """Log g'(y)."""
         if self.name == "none":
             return np.zeros_like(y)
+        return self._log_slope(np.clip(y, self.lower, self.upper))
+
+    def inverse(self, t):
+        """The y whose g(y) is t."""
+        return inverse(self.name, t, *self.shape, np)
+
+    @property
+    def shape(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Powers, and the t between which g is not a straight line: see `inverse`."""
+        if self.name == "none":
+            return self.powers, np.asarray(self.lower), np.asarray(self.upper)
+        with np.errstate(divide="ignore", invalid="ignore"):
+            low, high = self._forward(self.lower), self._forward(self.upper)
+        low = np.where(np.isfinite(self.lower), low, -np.inf)
+        high = np.where(np.isfinite(self.upper), high, np.inf)
+        return self.powers, low, high
+
+    def _forward(self, y):
+        return np.log(y) if self.name == "log" else _yeo_johnson(y, self.powers)
+
+    def _log_slope(self, y):
         with np.errstate(divide="ignore", invalid="ignore"):
             if self.name == "log":
                 return -np.log(y)
             return np.sign(y) * (self.powers - 1) * np.log1p(np.abs(y))
-
-    def inverse(self, t):
-        """The y whose g(y) is t."""
-        return inverse(self.name, t, self.powers, np)
 
 
 def _yeo_johnson(y, power):
@@ -77,14 +116,28 @@ def _yeo_johnson(y, power):
     return side * grown
 
 
-def inverse(name: str, t, power, xp=jnp):
-    """The inverse of g; `xp` is NumPy or JAX's.
+def inverse(name: str, t, power, low, high, xp=jnp):
+    """The inverse of g, a straight line below `low` and above `high`.
 
-    Where Yeo-Johnson reaches no further than some t, what lies beyond it is held at a
-    y far out: a Gaussian t has a little mass there.
+    `xp` is NumPy or JAX's.
     """
     if name == "none":
         return t
+    inside = xp.clip(t, low, high)
+    beyond = xp.where(t == inside, 0.0, t - inside)
+    slope = xp.exp(_log_inverse_slope(name, inside, power, xp))
+    return _inverse(name, inside, power, xp) + beyond * slope
+
+
+def log_inverse_slope(name: str, t, power, low, high, xp=jnp):
+    """Log dy/dt at t."""
+    if name == "none":
+        return xp.zeros_like(t)
+    return _log_inverse_slope(name, xp.clip(t, low, high), power, xp)
+
+
+def _inverse(name: str, t, power, xp):
+    """Where Yeo-Johnson reaches no further than some t, y is held far out."""
     if name == "log":
         return xp.exp(t)
     side = xp.where(t >= 0, 1.0, -1.0)
@@ -95,11 +148,8 @@ def inverse(name: str, t, power, xp=jnp):
     return side * xp.expm1(log_part)
 
 
-def log_inverse_slope(name: str, t, power, xp=jnp):
-    """Log dy/dt at t."""
-    if name == "none":
-        return xp.zeros_like(t)
+def _log_inverse_slope(name: str, t, power, xp):
     if name == "log":
         return t
-    y = inverse(name, t, power, xp)
+    y = _inverse(name, t, power, xp)
     return -xp.where(y >= 0, 1.0, -1.0) * (power - 1) * xp.log1p(xp.abs(y))

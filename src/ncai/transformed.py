@@ -21,36 +21,26 @@ _NODES, _WEIGHTS = np.polynomial.hermite_e.hermegauss(9)
 _WEIGHTS = _WEIGHTS / _WEIGHTS.sum()
 # A highest-density set is looked for among so many quantiles of a row.
 _GRID_POINTS = 512
-# In standard deviations of the transformed training targets.
-MOMENT_REACH = 5.0
 
 
-def predictive_of(
-    transform: TargetTransform, standardized: bool = False, **options
-) -> PredictiveDistribution:
+def predictive_of(transform: TargetTransform, **options) -> PredictiveDistribution:
     """The predictive distribution of y, whatever it was trained on."""
     if transform.name == "none":
         return PredictiveDistribution(**options)
-    reach = MOMENT_REACH if standardized else np.inf
-    return TransformedPredictive(transform=transform, moment_reach=reach, **options)
+    return TransformedPredictive(transform=transform, **options)
 
 
 class TransformedPredictive(PredictiveDistribution):
     """As `PredictiveDistribution`, which it asks about t; answers are about y.
 
     Densities, cdf and quantiles are exact given the draws, as they are there. Moments
-    average g's inverse over the noise by Gauss-Hermite quadrature, and hold what lies
-    beyond `moment_reach` (in the units of training) there: a tail too thin to show in
-    the density, stretched by an exponential, would else be all there is to a mean. CRPS
-    is that of one evenly spread value of y for each component.
+    average g's inverse over the noise by Gauss-Hermite quadrature. CRPS is that of one
+    evenly spread value of y for each component.
     """
 
-    def __init__(
-        self, *, transform: TargetTransform, moment_reach: float = np.inf, **options
-    ):
+    def __init__(self, *, transform: TargetTransform, **options):
         super().__init__(**options)
         self.transform = transform
-        self.moment_reach = moment_reach
 
     # ----- Moments --------------------------------------------------------------------
 
@@ -67,14 +57,10 @@ class TransformedPredictive(PredictiveDistribution):
         )
 
     def _shared(self):
+        shape = np.broadcast_arrays(self.target_shift, *self.transform.shape)[1:]
         return tuple(
             np.asarray(a, np.float32)
-            for a in (
-                self.target_shift,
-                self.target_scale,
-                self.transform.powers,
-                self.moment_reach,
-            )
+            for a in (self.target_shift, self.target_scale, *shape)
         )
 
     def mean(self) -> np.ndarray:
@@ -115,9 +101,7 @@ class TransformedPredictive(PredictiveDistribution):
         values = _numbers("values", values)
         if values.ndim != 1 or np.isnan(values).any():
             return super().log_prob_grid(values, output)  # which says what is wrong
-        one = TargetTransform(
-            self.transform.name, self.transform.powers[self._output(output)]
-        )
+        one = self.transform.of_output(self._output(output))
         t = one.forward(values)
         inside = np.isfinite(t)
         log_density = super().log_prob_grid(np.where(inside, t, 0.0), output)
@@ -154,7 +138,7 @@ class TransformedPredictive(PredictiveDistribution):
             return super()._highest_density(level, output)  # which says what is wrong
         output = self._output(0 if output is None else output)
         ends = super().quantile([5e-5, 1 - 5e-5]).reshape(len(self), -1, 2)[:, output]
-        one = TargetTransform(self.transform.name, self.transform.powers[output])
+        one = self.transform.of_output(output)
         share = np.linspace(0, 1, _GRID_POINTS)
         # Half of the points even in t, half in y: each is blind where slopes are steep.
         t = ends[:, :1] + share[::2] * (ends[:, 1:] - ends[:, :1])
@@ -222,27 +206,25 @@ class TransformedPredictive(PredictiveDistribution):
 def _row_parts(name, means, noise_std, row, shared):
     """E_W Var[y|W], Var_W E[y|W], E[y] and E[log dy/dt] of each output."""
     del row
-    shift, scale, powers, reach = shared
+    shift, scale, *shape = (values[:, None] for values in shared)
     nodes, weights = (jnp.asarray(a, means.dtype) for a in (_NODES, _WEIGHTS))
-    power = powers[:, None]
     noisy = means[..., None] + noise_std[:, None, :, None] * nodes
-    noisy = jnp.clip(noisy, -reach, reach)
-    t = shift[:, None] + scale[:, None] * noisy  # [S, M, L, Q]
-    y = inverse(name, t, power)
+    t = shift + scale * noisy  # [S, M, L, Q]
+    y = inverse(name, t, *shape)
     given_weights = (y @ weights).mean(1)
     within = (jnp.square(y - given_weights[:, None, :, None]) @ weights).mean(1)
     centre = given_weights.mean(0)
     between = jnp.square(given_weights - centre).mean(0)
-    slope = (log_inverse_slope(name, t, power) @ weights).mean((0, 1))
+    slope = (log_inverse_slope(name, t, *shape) @ weights).mean((0, 1))
     return within.mean(0), between, centre, slope
 
 
 def _row_crps(name, means, noise_std, targets, shared):
     """CRPS of an even sample of y."""
-    shift, scale, powers, _ = shared
+    shift, scale, *shape = shared
     noise = mixture.even_noise(means.shape, means.dtype)
     t = shift + scale * (means + noise_std[:, None, :] * noise)
-    sample = inverse(name, t, powers).reshape(-1, means.shape[-1])
+    sample = inverse(name, t, *shape).reshape(-1, means.shape[-1])
     spread = jax.vmap(mixture.half_mean_difference, 1)(sample)
     return jnp.abs(sample - targets).mean(0) - spread
 
