@@ -12,6 +12,7 @@ import pytest
 
 from command_line import QUICK, refused, run
 from ncai import BNNLVRegressor, compare, fit_command, table_fit, table_io
+from ncai.command_arguments import without_infinity
 from ncai.model_header import read_header
 
 
@@ -166,6 +167,17 @@ def test_predict_prepares_and_tells_what_is_new(folder, houses, tmp_path):
     assert not all(same)
 
 
+def test_values_far_from_the_training_rows_are_told(folder, houses, tmp_path):
+    far = houses.iloc[70:].assign(size=5000.0)
+    far.to_csv(tmp_path / "far.csv", index=False)
+    result = run("predict", folder / "h.ncai", tmp_path / "far.csv")
+    assert result.exit_code == 0
+    assert "'size' lies far outside its training values (" in result.stderr
+    assert "in 20 rows: predictions there are guesses." in result.stderr
+    near = run("predict", folder / "h.ncai", folder / "houses.csv")
+    assert "far outside" not in near.stderr
+
+
 def test_predict_reads_standard_input(folder):
     content = (folder / "new.csv").read_bytes()
     piped = run("predict", folder / "h.ncai", "-", input=content)
@@ -245,6 +257,24 @@ def test_evaluate_needs_the_target(folder, houses, tmp_path):
     assert refused(result, "no column 'price'")
     assert refused(run("evaluate", folder / "h.ncai", tmp_path / "no.csv"), "no file")
     assert refused(run("evaluate", tmp_path / "t.csv", folder / "new.csv"), "readable")
+
+
+def test_evaluate_takes_a_model_of_arrays(folder, houses, tmp_path):
+    rows = houses[["size", "price"]]
+    rows.to_csv(tmp_path / "rows.csv", index=False)
+    quick = {"max_steps": 20, "n_restarts": 2, "n_weight_draws": 16}
+    model = BNNLVRegressor(inference="mfvi", random_state=0, **quick)
+    model.fit(rows[["size"]].to_numpy(), rows["price"]).save(tmp_path / "a.ncai")
+    arguments = ("evaluate", tmp_path / "a.ncai", tmp_path / "rows.csv")
+    result = run(*arguments, "--target", "price", "--json", "--bootstrap", "100")
+    assert result.exit_code == 0, result.stderr
+    assert json.loads(result.stdout)["rows"] == len(rows)
+
+
+def test_json_has_null_for_what_it_cannot_say():
+    found = {"a": [1.0, float("nan")], "b": {"c": (float("inf"), "x")}, "d": None}
+    plain = {"a": [1.0, None], "b": {"c": [None, "x"]}, "d": None}
+    assert without_infinity(found) == plain
 
 
 def test_diagnose_needs_no_training_rows(folder):

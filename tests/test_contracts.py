@@ -20,7 +20,7 @@ from ncai import (
 )
 from ncai.choosing import score_rows, stacking_weights
 from ncai.fitting import hold_out, padded_size
-from ncai.latent_inference import infer_latents
+from ncai.latent_inference import infer_latents, sample_latents
 from ncai.model import Model, PriorState, Variance
 from ncai.networks import MLP, FlatNetwork
 from ncai.posterior import GaussianPosterior, _normals, split_draws
@@ -582,6 +582,42 @@ def test_trained_latents_of_a_linear_model_are_the_exact_ones():
     np.testing.assert_allclose(found.mean, mean, atol=0.15)
     width = 1 / np.sqrt(np.diag(precision))
     np.testing.assert_allclose(found.std.mean(axis=0), width, rtol=0.1)
+
+
+def test_draws_of_the_latents_have_their_exact_distribution():
+    # y = a z + noise: z given y is Gaussian, with a known mean and width.
+    slope, noise_var = 1.5, 0.5
+    network = FlatNetwork(MLP(()), 1, 1, 1)
+    latent = np.full((1, 1), slope)
+    tree = [{"input": np.zeros((1, 1)), "latent": latent, "bias": np.zeros(1)}]
+    weights = np.asarray(network.flatten(tree), np.float32)[None]
+    one = Variance(np.float32(1.0))
+    model = Model(network, one, one, Variance(np.full(1, noise_var, np.float32)))
+    none = np.zeros((1, 0, 1), np.float32), np.zeros((1, 0), np.float32)
+    posterior = GaussianPosterior(
+        model,
+        Unknowns(weights, *none),
+        Unknowns(np.zeros_like(weights), *none),
+        PriorState(
+            np.ones(1, np.float32),
+            np.ones(1, np.float32),
+            np.full((1, 1), noise_var, np.float32),
+        ),
+        np.ones(1),
+    )
+    y = np.full((4000, 1), 0.8, np.float32)
+    rows = Data(np.zeros_like(y), y, np.ones(len(y), np.float32))
+    found = sample_latents(posterior, rows, len(y), seed=0)
+    precision = 1 + slope**2 / noise_var
+    centre, width = slope * 0.8 / noise_var / precision, precision**-0.5
+    assert found.mean() == pytest.approx(centre, abs=0.03)
+    assert found.std() == pytest.approx(width, rel=0.04)
+    assert stats.kstest(found[:, 0], "norm", (centre, width)).pvalue > 1e-3
+
+
+def test_z_that_is_integrated_out_is_judged_by_its_draws():
+    assert fitted("marginal").diagnose(num_permutations=40).judged == "samples"
+    assert fitted("mfvi").diagnose(num_permutations=40).judged == "means"
 
 
 def test_diagnose_says_its_verdicts_in_words():

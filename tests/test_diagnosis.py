@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from ncai.diagnosis import diagnose_latents
+from ncai.diagnosis import _apart, diagnose_latents
 
 NUM_ROWS = 300
 
@@ -36,6 +36,42 @@ def test_white_noise_passes(inputs):
     assert "looks Gaussian" in found.prior_verdict
     assert found.std_ratio == pytest.approx(1, abs=0.15)
     assert found.pc_x <= found.pc_x_reference
+
+
+def test_verdicts_may_be_on_samples(inputs):
+    # Means that copy x, of a posterior so wide that its draws are white noise.
+    white = rng_of(3).normal(size=(NUM_ROWS, 1))
+    on_means = diagnose(inputs, 0.01 * inputs, stds=1.0, latent_samples=white)
+    assert on_means.depends_on_inputs
+    found = diagnose(
+        inputs, 0.01 * inputs, stds=1.0, latent_samples=white, judged="samples"
+    )
+    assert not found.depends_on_inputs
+    assert not found.differs_from_prior
+    assert found.mi_x_mean == on_means.mi_x_mean
+    assert found.mi_judged == found.mi_x_sample
+    skewed = rng_of(3).exponential(size=(NUM_ROWS, 1)) - 1
+    found = diagnose(inputs, white, stds=0.1, latent_samples=skewed, judged="samples")
+    assert found.differs_from_prior
+    assert found.prior_verdict.startswith("z differs from its prior: HZ ")
+
+
+def test_verdicts_show_as_many_digits_as_tell_numbers_apart():
+    assert _apart(0.01444, 0.01203) == ("0.014", "0.012")
+    assert _apart(164.44, 1.1) == ("164.44", "1.10")
+    assert _apart(0.5, 0.5) == ("0.50000", "0.50000")
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"judged": "draws"}, "judged='draws' must be one of"),
+        ({"latent_samples": np.zeros((3, 1))}, "latent_samples has shape"),
+    ],
+)
+def test_impossible_options_are_refused(inputs, options, words):
+    with pytest.raises(ValueError, match=words):
+        diagnose(inputs, inputs, **options)
 
 
 def test_latents_that_copy_the_inputs_fail_the_first_assumption_only(inputs):

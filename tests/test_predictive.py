@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from scipy import stats
 from scipy.special import logsumexp
 
-from ncai import metrics, mixture
+from ncai import metrics, mixture, row_statistics
 from ncai.decomposition import sorted_neighbour_entropy
 from ncai.latent_nodes import latent_nodes
 from ncai.networks import MLP, FlatNetwork
@@ -364,6 +364,18 @@ def test_highest_density_has_its_probability_and_is_shorter(level, noise_std):
         assert mass == pytest.approx(level, abs=0.005)
         length = np.diff(intervals, axis=1).sum()
         assert length <= 1.01 * (upper[row] - lower[row])
+
+
+def test_ripples_are_no_humps():
+    points = np.linspace(-4, 4, 2001)
+    ripple = stats.norm.pdf(points) * (1 + 0.1 * np.sin(60 * points))
+    share = ripple * np.gradient(points) / (ripple * np.gradient(points)).sum()
+    heights = np.sort(ripple)[::-1]
+    filled = np.cumsum(share[np.argsort(-ripple)])
+    threshold = heights[np.searchsorted(filled, 0.9)]
+    assert len(row_statistics.intervals_above(points, ripple, threshold)) > 1
+    (ends,) = row_statistics.highest_density_set(points, ripple, threshold, 0.9)
+    assert np.diff(stats.norm.cdf(ends)) == pytest.approx(0.9, abs=0.01)
 
 
 # ----- Properties ---------------------------------------------------------------------

@@ -87,6 +87,12 @@ def test_every_section_is_there_in_order(page):
     assert len(text.encode()) < 1_000_000
 
 
+def test_the_default_has_a_name(page):
+    text, _ = page
+    assert "None predicts" not in text
+    assert "Marginal predicts" in text
+
+
 def test_no_address_is_loaded(page):
     text, parsed = page
     for tag, attrs in parsed.elements:

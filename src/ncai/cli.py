@@ -37,7 +37,16 @@ app = typer.Typer(
 
 def main() -> None:
     """Entry point of the command line."""
-    app()
+    try:
+        app()
+    except SystemExit as end:
+        if end.code != EXIT_INTERRUPTED:
+            raise
+        # Threads that still compile cannot be stopped, and Python's own way out would
+        # now and then crash on them. All files are closed by now.
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(EXIT_INTERRUPTED)
 
 
 def _example(*lines: str) -> str:

@@ -24,10 +24,10 @@ class Limits(NamedTuple):
 def tell_surprises(surprises: Iterable[Surprise]) -> list[str]:
     """A sentence for each column and kind of surprise, over all pieces of a table."""
     counts: dict[tuple[str, str], int] = defaultdict(int)
-    examples: dict[str, set[str]] = defaultdict(set)
+    examples: dict[tuple[str, str], set[str]] = defaultdict(set)
     for found in surprises:
         counts[found.column, found.what] += found.count
-        examples[found.column].update(found.examples)
+        examples[found.column, found.what].update(found.examples)
     sentences = []
     for (column, what), count in counts.items():
         rows = f"{count} row{'s' if count != 1 else ''}"
@@ -36,8 +36,14 @@ def tell_surprises(surprises: Iterable[Surprise]) -> list[str]:
                 f"column {column!r} lacks its value in {rows}, though none was missing "
                 "in training: its usual value was taken."
             )
+        elif what == "far outside":
+            (span,) = examples[column, what]
+            sentences.append(
+                f"column {column!r} lies far outside its training values ({span}) in "
+                f"{rows}: predictions there are guesses."
+            )
         else:
-            shown = ", ".join(map(repr, sorted(examples[column])[:3]))
+            shown = ", ".join(map(repr, sorted(examples[column, what])[:3]))
             sentences.append(
                 f"column {column!r} has levels not seen in training in {rows} (such as "
                 f"{shown}): they count as rare or average ones."

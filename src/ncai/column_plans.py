@@ -17,6 +17,7 @@ from ncai.column_notes import Limits, Surprise, counted
 _DAYS = {"day": 1.0, "week": 7.0, "year": 365.2425}
 # A season is learnt from data that show it twice.
 _FEWEST_CYCLES = 2
+_FAR = 0.25  # of the span of the training rows
 
 
 class Plan(Protocol):
@@ -42,13 +43,15 @@ class NumberPlan:
     had_missing: bool
     marked: bool
     junk_is_missing: bool
+    span: tuple[float, float] | None = None
 
     @classmethod
     def learn(cls, column: pd.Series, limits: Limits) -> tuple["NumberPlan", str]:
         """The plan, and a sentence on it."""
         junk, example = parsing.count_junk(column)
         values = parsing.parse_numbers(column, junk_is_missing=junk > 0)
-        plan = cls(str(column.name), *_filling(values, limits), junk > 0)
+        name, filling = str(column.name), _filling(values, limits)
+        plan = cls(name, *filling, junk > 0, _span(values))
         note = "a number, used as it is"
         if junk:
             others = f"{counted(junk, 'value')} such as {example!r}"
@@ -64,8 +67,9 @@ class NumberPlan:
         return _filled(self.name, self.parse(column), self.fill, self.marked)
 
     def surprises(self, column: pd.Series) -> list[Surprise]:
-        """Missing values where there were none."""
-        return _new_missing(self, self.parse(column))
+        """Missing values where there were none, and values far from all there were."""
+        values = self.parse(column)
+        return [*_new_missing(self, values), *_far_outside(self, values)]
 
 
 @dataclass(frozen=True)
@@ -188,6 +192,7 @@ def plan_from_dict(state: dict[str, Any]) -> Plan:
         **{
             name: tuple(state[name]) if isinstance(state[name], list) else state[name]
             for name in names
+            if name in state  # a file of an earlier version may lack the latest
         }
     )
 
@@ -200,6 +205,22 @@ def _filling(values: np.ndarray, limits: Limits) -> tuple[float, bool, bool]:
     missing = int(np.isnan(values).sum())
     fill = float(np.nanmedian(values))
     return fill, missing > 0, missing >= limits.min_rows
+
+
+def _span(values: np.ndarray) -> tuple[float, float]:
+    return float(np.nanmin(values)), float(np.nanmax(values))
+
+
+def _far_outside(plan: NumberPlan, values: np.ndarray) -> list[Surprise]:
+    """Values beyond the training rows by more than a quarter of their whole span."""
+    if plan.span is None:
+        return []
+    low, high = plan.span
+    margin = _FAR * (high - low)
+    count = int(np.sum((values < low - margin) | (values > high + margin)))
+    if not count:
+        return []
+    return [Surprise(plan.name, "far outside", count, (f"{low:g} to {high:g}",))]
 
 
 def _filled(

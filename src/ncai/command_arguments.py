@@ -1,6 +1,7 @@
 """Arguments that several commands share, and how they speak. Imports nothing heavy."""
 
 import json
+import math
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -46,4 +47,15 @@ def tell(text: str) -> None:
 
 def print_json(found: Any) -> None:
     """A result for a program."""
-    typer.echo(json.dumps(found, indent=2))
+    typer.echo(json.dumps(without_infinity(found), indent=2, allow_nan=False))
+
+
+def without_infinity(found: Any) -> Any:
+    """The same with null for NaN and infinity, which JSON does not have."""
+    if isinstance(found, dict):
+        return {name: without_infinity(value) for name, value in found.items()}
+    if isinstance(found, list | tuple):
+        return [without_infinity(value) for value in found]
+    if isinstance(found, float) and not math.isfinite(found):
+        return None
+    return found

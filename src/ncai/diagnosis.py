@@ -45,6 +45,7 @@ class LatentDiagnosis:
     `level`; a `_p_value` the chance of noise to reach what was found.
 
     Attributes:
+        judged: whether verdicts are on the "means" of z or on "samples" of it.
         num_rows: rows given.
         num_rows_used: rows that MI, PC and the divergences were computed on.
         latent_dim: number K of latents.
@@ -52,8 +53,8 @@ class LatentDiagnosis:
         collapsed: all rows have the same latent means.
         mi_x_mean: mutual information of inputs and latent means.
         mi_x_sample: the same with one posterior sample of z per row.
-        mi_reference: of `mi_x_mean`, by permutation of rows.
-        mi_p_value: of `mi_x_mean`, by permutation of rows.
+        mi_reference: of the one that is judged, by permutation of rows.
+        mi_p_value: of the one that is judged, by permutation of rows.
         pc_x: mean squared correlation of inputs and latent means.
         pc_x_reference: by permutation of rows.
         pc_y: mean squared correlation of targets and latent means.
@@ -77,6 +78,7 @@ class LatentDiagnosis:
             dimensions the one farthest from 1.
     """
 
+    judged: str
     num_rows: int
     num_rows_used: int
     latent_dim: int
@@ -107,8 +109,23 @@ class LatentDiagnosis:
     std_ratio: float
 
     @property
+    def mi_judged(self) -> float:
+        """Mutual information with x, of the means or of samples."""
+        return self.mi_x_sample if self.judged == "samples" else self.mi_x_mean
+
+    @property
+    def hz_judged(self) -> float:
+        """Distance from a Gaussian, of the means or of samples."""
+        return self.hz_sample if self.judged == "samples" else self.hz
+
+    @property
+    def shape_is_gaussian(self) -> bool:
+        """Whether what is judged is as Gaussian as noise, whatever its width."""
+        return self.hz_judged <= self.hz_reference
+
+    @property
     def depends_on_inputs(self) -> bool:
-        """Whether the latent means share more information with x than noise would."""
+        """Whether z shares more information with x than noise would."""
         return not self.collapsed and self.mi_p_value <= 1 - self.level + _ROUNDING
 
     @property
@@ -150,7 +167,7 @@ class LatentDiagnosis:
     def differs_from_prior(self) -> bool:
         """Whether z has another shape, width or place than its prior."""
         return not (
-            self.means_are_gaussian
+            self.shape_is_gaussian
             and self.width_matches_prior
             and self.ks_sample <= self.ks_limit
         )
@@ -170,9 +187,10 @@ class LatentDiagnosis:
         if self.collapsed:
             return f"{_NO_INFORMATION}."
         found = "depends on x" if self.depends_on_inputs else "looks independent of x"
+        value, reference = _apart(self.mi_judged, self.mi_reference)
         verdict = (
-            f"z {found}: MI {self.mi_x_mean:.2f}, expected below "
-            f"{self.mi_reference:.2f} for white noise of this size"
+            f"z {found}: MI {value}, expected below {reference} for white noise of "
+            "this size"
         )
         if not self.depends_on_inputs and self.pc_x > self.pc_x_reference:
             verdict += (
@@ -185,18 +203,16 @@ class LatentDiagnosis:
     def prior_verdict(self) -> str:
         """One sentence on the second assumption: q(z) is the prior."""
         width = f"q(z) is {self.std_ratio:.2f} times as wide as the prior"
-        shape = (
-            f"HZ {self.hz:.2f}, expected below {self.hz_reference:.2f} for white noise "
-            "of this size"
-        )
+        value, reference = _apart(self.hz_judged, self.hz_reference)
+        shape = f"HZ {value}, expected below {reference} for white noise of this size"
         if self.collapsed:
             verdict = f"{_NO_INFORMATION}; {width}"
-        elif self.hz_singular:
+        elif self.hz_singular and self.judged == "means":
             verdict = (
                 f"z differs from its prior: its means do not span all "
                 f"{self.latent_dim} dimensions; {width}"
             )
-        elif not self.means_are_gaussian:
+        elif not self.shape_is_gaussian:
             verdict = f"z differs from its prior: {shape}; {width}"
         elif not self.width_matches_prior:
             lowest, highest = self.std_ratio_limits
@@ -213,7 +229,11 @@ class LatentDiagnosis:
             )
         else:
             verdict = f"z looks Gaussian like its prior: {shape}; {width}"
-        if not self.means_are_gaussian and self.samples_match_prior:
+        if (
+            self.judged == "means"
+            and not self.means_are_gaussian
+            and self.samples_match_prior
+        ):
             verdict += "; samples of q(z) do match the prior"
             if not self.hz_singular:
                 verdict += ", and the means of an exact posterior need not be Gaussian"
@@ -268,6 +288,8 @@ def diagnose_latents(
     latent_stds: ArrayLike,
     prior_std: ArrayLike,
     *,
+    judged: str = "means",
+    latent_samples: ArrayLike | None = None,
     num_permutations: int = 200,
     seed: int = 0,
     level: float = 0.95,
@@ -281,6 +303,11 @@ def diagnose_latents(
         latent_means: `[N, K]` means of q(z_n).
         latent_stds: `[N, K]` standard deviations of q(z_n).
         prior_std: standard deviation of the prior of z, a number or `[K]`.
+        judged: what verdicts are on. The "means", as in the paper, show a z that
+            memorises; but under exact inference it is "samples" of z, one a row, that
+            are independent of x and distributed like the prior.
+        latent_samples: `[N, K]` draws of z, one a row; if not given they are Gaussian,
+            of the means and standard deviations.
         num_permutations: random pairings of x and z that show what noise gives.
         seed: of permutations, of samples of z and of the choice of rows.
         level: probability that noise is taken for noise.
@@ -307,6 +334,8 @@ def diagnose_latents(
             "(num_permutations + 1) * (1 - level) must be at least 1, and level lie "
             "between 0 and 1."
         )
+    if judged not in ("means", "samples"):
+        raise ValueError(f"judged={judged!r} must be one of ['means', 'samples'].")
     num_rows, latent_dim = means.shape
     if min(num_rows, max_rows) < 3:
         raise ValueError(
@@ -317,6 +346,13 @@ def diagnose_latents(
     sample_seed, choice_seed, permutation_seed = np.random.SeedSequence(seed).spawn(3)
     noise = np.random.default_rng(sample_seed).standard_normal(means.shape)
     samples = means + stds * noise
+    if latent_samples is not None:
+        samples = _rows(latent_samples, "latent_samples")
+        if samples.shape != means.shape:
+            raise ValueError(
+                f"latent_samples has shape {samples.shape}; it must be {means.shape}, "
+                "that of latent_means."
+            )
     chosen = np.arange(num_rows)
     if num_rows > max_rows:
         rng = np.random.default_rng(choice_seed)
@@ -326,9 +362,15 @@ def diagnose_latents(
     neighbours = min(5, len(chosen) - 1)
     mi = mutual_information(x[chosen], means[chosen], neighbours)
     mi_sample = mutual_information(x[chosen], samples[chosen], neighbours)
+    on_means = judged == "means"
     mi_noise = permuted_mutual_information(
-        x[chosen], means[chosen], num_permutations, neighbours, seed
+        x[chosen],
+        (means if on_means else samples)[chosen],
+        num_permutations,
+        neighbours,
+        seed,
     )
+    as_large = np.sum(mi_noise >= (mi if on_means else mi_sample))
     orders = [permutation_rng.permutation(chosen) for _ in range(num_permutations)]
     pc_x_noise, pc_y_noise = (
         [pearson_penalty_value(values[chosen], means[order]) for order in orders]
@@ -345,6 +387,7 @@ def diagnose_latents(
     with np.errstate(divide="ignore"):
         farthest = np.argmax(np.abs(np.log(ratios)))
     return LatentDiagnosis(
+        judged=judged,
         num_rows=num_rows,
         num_rows_used=len(chosen),
         latent_dim=latent_dim,
@@ -353,7 +396,7 @@ def diagnose_latents(
         mi_x_mean=max(0.0, mi),
         mi_x_sample=max(0.0, mi_sample),
         mi_reference=max(0.0, _critical_value(mi_noise, level)),
-        mi_p_value=float((1 + np.sum(mi_noise >= mi)) / (1 + num_permutations)),
+        mi_p_value=float((1 + as_large) / (1 + num_permutations)),
         pc_x=pearson_penalty_value(x[chosen], means[chosen]),
         pc_x_reference=_critical_value(pc_x_noise, level),
         pc_y=pearson_penalty_value(y[chosen], means[chosen]),
@@ -374,6 +417,15 @@ def diagnose_latents(
         offdiag_cov=offdiag_covariance_norm(means),
         std_ratio=float(ratios[farthest]),
     )
+
+
+def _apart(value: float, reference: float) -> tuple[str, str]:
+    """Both numbers with as many digits as tell them apart, two at least."""
+    for digits in range(2, 6):
+        shown = f"{value:.{digits}f}", f"{reference:.{digits}f}"
+        if shown[0] != shown[1]:
+            break
+    return shown
 
 
 def _critical_value(noise, level: float) -> float:

@@ -21,12 +21,14 @@ from ncai.latent_inference import (
     LatentPosterior,
     infer_latents,
     reconstruction_error,
+    sample_latents,
 )
 from ncai.memory import fit_bytes, prediction_bytes, warn_if_large
 from ncai.networks import MLP, FlatNetwork, Network
 from ncai.predictive import PredictiveDistribution
 from ncai.progress import progress_bar
-from ncai.settings import resolve
+from ncai.quadrature import LARGEST_DIM
+from ncai.settings import EXACT_IN_LATENTS, resolve
 from ncai.transformed import predictive_of
 
 
@@ -473,7 +475,9 @@ class BNNLVRegressor(RegressorMixin, BaseEstimator):
     def diagnose(self, **options) -> LatentDiagnosis:
         """Is z independent of x, and distributed like its prior? In numbers and words.
 
-        Options go to `ncai.diagnosis.diagnose_latents`.
+        Judged on the means of z where it was inferred row by row, and on samples of it
+        where it was integrated out or sampled. Options go to
+        `ncai.diagnosis.diagnose_latents`.
         """
         check_is_fitted(self)
         self._need_latents("diagnose")
@@ -482,6 +486,17 @@ class BNNLVRegressor(RegressorMixin, BaseEstimator):
                 "diagnose needs the training rows, and this model was saved without "
                 "them: save it with include_training=True."
             )
+        network = self.posterior_.model.network
+        if self.settings_["inference"] in EXACT_IN_LATENTS:
+            options.setdefault("judged", "samples")
+            if network.latent_dim <= LARGEST_DIM:
+                rows = self.training_rows_
+                options.setdefault(
+                    "latent_samples",
+                    sample_latents(
+                        self.posterior_, to_data(rows), len(rows), self.seed_
+                    ),
+                )
         latents = self.latent_posterior_
         assert latents is not None  # it is there wherever the training rows are
         return diagnose_latents(

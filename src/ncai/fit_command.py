@@ -1,14 +1,12 @@
 """The whole of `ncai fit`: read, fit, save, score, tell, report."""
 
-import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from ncai import fit_summary, model_tables, table_fit
+from ncai.command_arguments import print_json
 
 
 @dataclass(frozen=True)
@@ -79,17 +77,21 @@ def run_fit(request: FitRequest, console, tell: Callable[[str], None]) -> bool:
     if model.interrupted_:
         if request.form == "text":
             console.print(_training(tables, model, None))
+        if request.report is not None:
+            tell("No report was written, and nothing was scored.")
         return True
     try:
-        _score_and_tell(request, tables, model, console)
+        _score_and_tell(request, tables, model, console, tell)
     except KeyboardInterrupt:
         tell("Stopped after the training: the model is written, the rest left out.")
         return True
     return False
 
 
-def _score_and_tell(request: FitRequest, tables, model, console) -> None:
+def _score_and_tell(request: FitRequest, tables, model, console, tell) -> None:
     """Diagnosis, scores beside baselines, summary and report."""
+    if request.settings["progress"]:
+        tell(f"Trained in {model.fit_seconds_:.0f} s; scoring beside baselines ...")
     diagnosis = table_fit.diagnose_if_possible(model)
     name = fit_summary.method_name(model.settings_)
     scores, log_likelihoods = table_fit.score_methods(model, tables, name)
@@ -102,7 +104,7 @@ def _score_and_tell(request: FitRequest, tables, model, console) -> None:
     }
     model.save(request.out)
     if request.form == "json":
-        print(json.dumps(_as_json(request, model, tables.preparer), indent=2))
+        print_json(_as_json(request, model, tables.preparer))
     elif request.form == "text":
         console.print(_training(tables, model, diagnosis))
         if scores:
@@ -113,6 +115,8 @@ def _score_and_tell(request: FitRequest, tables, model, console) -> None:
         else:
             console.print(model_tables.label_table([("Scores", _NO_SCORES)]))
     if request.report is not None:
+        if request.settings["progress"]:
+            tell("Writing the report ...")
         _write_report(request.report, request, tables, model, scores)
 
 
@@ -143,17 +147,7 @@ def _as_json(request: FitRequest, model, preparer) -> dict[str, Any]:
         "fit_seconds": model.fit_seconds_,
         "stop_reasons": list(model.stop_reasons_),
         "scores": table["scores"],
-        "diagnosis": _finite(table["diagnosis"]),
-    }
-
-
-def _finite(found: dict | None) -> dict | None:
-    """JSON has no infinity."""
-    if found is None:
-        return None
-    return {
-        name: None if isinstance(value, float) and not np.isfinite(value) else value
-        for name, value in found.items()
+        "diagnosis": table["diagnosis"],
     }
 
 

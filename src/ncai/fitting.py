@@ -19,6 +19,7 @@ from ncai.optimise import Driver, FitFailedError, Progress
 from ncai.posterior import Fit, GaussianPosterior, Posterior
 from ncai.scaling import Scaling, rounding_step, unrounded
 from ncai.settings import build_method, build_model, has_folds
+from ncai.target_transforms import WORDS
 from ncai.types import Data, Rows, Unknowns
 from ncai.variational import MeanField, raw_scale_of
 
@@ -215,7 +216,7 @@ def fit_scaled(
                 seed,
                 None if valid is None else scaling.apply(valid),
                 start,
-                on_progress,
+                _named_stage(on_progress, f"trial, {WORDS[name]}"),
             )
             if result.fit.interrupted:
                 return scaling, result
@@ -242,6 +243,13 @@ def fit_scaled(
         quick,
     )
     return scaling, replace(result, seconds=time.monotonic() - started)
+
+
+def _named_stage(on_progress: Callable[[Progress], None] | None, name: str):
+    """Tell progress under a name of its own."""
+    if on_progress is None:
+        return None
+    return lambda progress: on_progress(replace(progress, stage=name))
 
 
 def _quick_settings(settings: Mapping[str, Any], num_fits: int) -> dict[str, Any]:

@@ -49,16 +49,59 @@ def infer_latents(
     return _by_training(posterior, data, num_rows, seed)
 
 
-def _by_quadrature(
-    posterior, data, num_rows, seed, num_draws, num_nodes
-) -> LatentPosterior:
-    model = posterior.model
+def sample_latents(
+    posterior: Posterior, data: Data, num_rows: int, seed: int, num_draws: int = 64
+) -> Float[np.ndarray, "N K"]:
+    """A draw of z for each row whose y is known, of at most two dimensions.
+
+    From p(z | x, y, W) as it is, of any shape, each row with one of the draws of W.
+    """
+    rule, draws = _rule_and_draws(posterior, seed, num_draws, None)
+    keys = jax.random.split(jax.random.key(seed + 1), len(draws.weights))
+    found = []
+    for begin in range(0, data.inputs.shape[0], ROWS_AT_ONCE):
+        part = jax.tree.map(lambda a, b=begin: a[b : b + ROWS_AT_ONCE], data)
+        keys = jax.vmap(lambda k, b=begin: jax.random.fold_in(k, b))(keys)
+        drawn = np.asarray(_drawn(posterior.model, part, rule, draws, keys))
+        rows = np.arange(drawn.shape[1])
+        found.append(drawn[rows % len(drawn), rows])
+    return np.concatenate(found)[:num_rows]
+
+
+@jax.jit
+def _drawn(model, data, rule, draws, keys) -> Float[Array, "S N K"]:
+    """A node for each draw of W and row, by its probability, moved within its cell."""
+    spacing = rule.nodes[-1, -1] - rule.nodes[-2, -1]
+
+    def one(draw_and_key):
+        draw, key = draw_and_key
+        node_key, place_key = jax.random.split(key)
+        noise = NoiseMoments(2 * jnp.log(draw.noise_std), draw.noise_std**-2)
+        log_joint = node_log_joint(
+            model, data, rule, draw.weights, noise, draw.latent_std**2
+        )
+        chosen = jax.random.categorical(node_key, log_joint, axis=0)
+        nodes = rule.nodes[chosen]
+        place = jax.random.uniform(place_key, nodes.shape, minval=-0.5, maxval=0.5)
+        return draw.latent_std * (nodes + spacing * place)
+
+    return jax.lax.map(one, (jax.tree.map(jnp.asarray, draws), keys))
+
+
+def _rule_and_draws(posterior, seed, num_draws, num_nodes):
     # Across restarts z has no common meaning: take the one with the largest share.
     if isinstance(posterior, GaussianPosterior):
         posterior = posterior.select(int(np.argmax(posterior.shares)))
     draws = posterior.draw(jax.random.key(seed), num_draws)
-    dims = model.network.latent_dim
-    rule = latent_rule(dims, num_nodes or (256 if dims == 1 else 48))
+    dims = posterior.model.network.latent_dim
+    return latent_rule(dims, num_nodes or (256 if dims == 1 else 48)), draws
+
+
+def _by_quadrature(
+    posterior, data, num_rows, seed, num_draws, num_nodes
+) -> LatentPosterior:
+    model = posterior.model
+    rule, draws = _rule_and_draws(posterior, seed, num_draws, num_nodes)
     means, seconds = [], []
     for begin in range(0, data.inputs.shape[0], ROWS_AT_ONCE):
         part = jax.tree.map(lambda a, b=begin: a[b : b + ROWS_AT_ONCE], data)

@@ -243,7 +243,7 @@ class PredictiveDistribution:
         )
         points = self.target_shift[output] + self.target_scale[output] * points
         return [
-            row_statistics.intervals_above(*row)
+            row_statistics.highest_density_set(*row, level)
             for row in zip(points, density, threshold, strict=True)
         ]
 

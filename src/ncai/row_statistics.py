@@ -11,6 +11,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Float
+from scipy.ndimage import gaussian_filter1d
 
 from ncai import mixture
 
@@ -86,6 +87,47 @@ def _over_outputs(function, means, noise_std, arguments):
         lambda args: function(*mixture.one_output(means, noise_std, args[0]), args[1]),
         (jnp.arange(means.shape[-1]), arguments),
     )
+
+
+# A set of highest density with a gap below this part of its length is looked for anew
+# in a density blurred by half of that: what parts such pieces is the ripple of a
+# mixture, not the valley between two humps.
+SMALLEST_GAP = 0.04
+_BLURRED_POINTS = 1024
+
+
+def highest_density_set(
+    points: Float[np.ndarray, "G"],
+    density: Float[np.ndarray, "G"],
+    threshold: float,
+    level: float,
+) -> Float[np.ndarray, "intervals 2"]:
+    """The intervals where the density is highest, which hold `level` together.
+
+    `threshold` is what the density exceeds there, if ripples count.
+    """
+    found = intervals_above(points, density, threshold)
+    length = np.diff(found, axis=1).sum()
+    gaps = found[1:, 0] - found[:-1, 1]
+    if not (gaps < SMALLEST_GAP * length).any():
+        return found
+    steps = 0.5 * (density[1:] + density[:-1]) * np.diff(points)
+    below = np.concatenate([[0.0], np.cumsum(steps)]) / steps.sum()
+    margin = 0.5 * length
+    first = max(points[0], found[0, 0] - margin)
+    last = min(points[-1], found[-1, 1] + margin)
+    even = np.linspace(first, last, _BLURRED_POINTS)
+    width = 0.5 * SMALLEST_GAP * length / (even[1] - even[0])
+    blurred = gaussian_filter1d(np.interp(even, points, density), width, mode="nearest")
+    low, high = 0.0, float(blurred.max())
+    for _ in range(30):
+        middle = 0.5 * (low + high)
+        found = intervals_above(even, blurred, middle)
+        if np.diff(np.interp(found, points, below), axis=1).sum() >= level:
+            low = middle
+        else:
+            high = middle
+    return intervals_above(even, blurred, low)
 
 
 def intervals_above(

@@ -32,6 +32,8 @@ METHODS = (
     "hmc",
     "hmc_marginal",
 )
+# Methods under which z has its true posterior given W, or nearly so.
+EXACT_IN_LATENTS = ("marginal", "iwae", "hmc", "hmc_marginal")
 FOLDED = ("marginal", "iwae")  # methods whose restarts may hold out rows of their own
 SCHEDULES = ("constant", "cosine")
 KEEPS = ("best", "equal", "weighted")

@@ -109,8 +109,9 @@ def load(path: Path) -> tuple["BNNLVRegressor", PlainColumns | PreparedColumns]:
 class Pieces:
     """Predictive distributions of a table, piece by piece, and what was noticed."""
 
-    def __init__(self, model, columns, data: str | Path):
+    def __init__(self, model, columns, data: str | Path, target: str | None = None):
         self.model, self.columns, self.data = model, columns, data
+        self.target = target  # a column that is no input, where inputs have no names
         self.surprises: list[Surprise] = []
         self.ignored: list[str] = []
 
@@ -119,7 +120,10 @@ class Pieces:
         text_columns = self.columns.text_columns
         first_row = 0
         for frame in table_io.read_chunks(self.data, table_io.CHUNK_ROWS, text_columns):
-            inputs, found = self.columns.prepare(frame, self.data)
+            rows = frame
+            if self.columns.columns_used is None and self.target in frame:
+                rows = frame.drop(columns=self.target)
+            inputs, found = self.columns.prepare(rows, self.data)
             self.surprises += found
             used = self.columns.columns_used or list(frame.columns)
             self.ignored = [name for name in frame.columns if name not in used]
@@ -179,7 +183,7 @@ def score_table_rows(
         )
     if not model.single_output_:
         raise ValueError(f"{model_path} has several outputs; evaluate takes one.")
-    pieces = Pieces(model, columns, data)
+    pieces = Pieces(model, columns, data, target)
     parts = []
     for frame, predictive in pieces:
         require_columns(frame, [target], data)

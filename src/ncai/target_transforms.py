@@ -11,6 +11,7 @@ from jaxtyping import Float
 from scipy.stats import yeojohnson_normmax
 
 NAMES = ("none", "log", "yeo_johnson")
+WORDS = {"none": "y", "log": "log y", "yeo_johnson": "power of y"}
 # Beyond these powers a fitted Yeo-Johnson transform is nearly a step.
 SMALLEST_POWER, LARGEST_POWER = -2.0, 4.0
 

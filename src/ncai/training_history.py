@@ -28,7 +28,7 @@ def history_of(model_or_history) -> tuple[Mapping[str, Any], int | None]:
     if isinstance(model_or_history, Mapping):
         history, chosen = model_or_history, None
     else:
-        history = getattr(model_or_history, "history_", None)
+        history = _of_the_main_fit(model_or_history)
         chosen = chosen_restart(model_or_history)
     if history is None or not len(history.get("step", ())):
         raise ValueError(
@@ -36,6 +36,18 @@ def history_of(model_or_history) -> tuple[Mapping[str, Any], int | None]:
             "not trained step by step."
         )
     return history, chosen
+
+
+def _of_the_main_fit(model) -> Mapping[str, Any] | None:
+    """The history without restarts of trials and snapshots, which have other steps."""
+    history = getattr(model, "history_", None)
+    if history is None or model.settings_["inference"] in ("hmc", "hmc_marginal"):
+        return history
+    count = model.settings_["n_restarts"]
+    return {
+        name: np.asarray(values)[:, :count] if np.ndim(values) == 2 else values
+        for name, values in history.items()
+    }
 
 
 def chosen_restart(model) -> int | None:

@@ -160,7 +160,7 @@ class TransformedPredictive(PredictiveDistribution):
         )
         density = np.exp(log_density + one.log_slope(points) - np.log(scale))
         return [
-            row_statistics.intervals_above(*row, _threshold(*row, level))
+            row_statistics.highest_density_set(*row, _threshold(*row, level), level)
             for row in zip(points, density, strict=True)
         ]
 

@@ -22,6 +22,7 @@ _FULL_NAMES = {
     "ncai0": "NCAI0",
     "mfvi": "MFVI",
     "marginal": "Marginal",
+    "iwae": "IWAE",
     "map": "MAP",
     "hmc": "HMC",
     "hmc_marginal": "HMC, z integrated out",
@@ -198,8 +199,9 @@ def method_name(model) -> str:
     """What a model is called if nobody named it."""
     if not has_latents(model):
         return "BNN"
-    inference = str(getattr(model, "inference", ""))
-    return _FULL_NAMES.get(inference, inference or "model")
+    # As the preset filled it in: the argument itself may be None.
+    inference = str(model.settings_["inference"])
+    return _FULL_NAMES.get(inference, inference)
 
 
 def has_latents(model) -> bool:

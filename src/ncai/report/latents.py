@@ -158,20 +158,21 @@ def _histogram(method: Method, mean, std, prior_std, name) -> dict:
 
 def _tests(found: LatentDiagnosis) -> list[dict[str, Any]]:
     lowest, highest = found.std_ratio_limits
+    judged = "the mean" if found.judged == "means" else "a draw"
     tests = [
         (
             "MI(x; z)",
-            "mutual information of x and the mean of z, nats",
-            found.mi_x_mean,
+            f"mutual information of x and {judged} of z, nats",
+            found.mi_judged,
             found.mi_reference,
             not found.depends_on_inputs,
         ),
         (
             "HZ(z)",
             "Henze\u2013Zirkler distance of z from a Gaussian",
-            found.hz,
+            found.hz_judged,
             found.hz_reference,
-            found.means_are_gaussian,
+            found.shape_is_gaussian,
         ),
         (
             "KS(z, prior)",

@@ -41,12 +41,19 @@ def training(subject: Subject) -> dict[str, Any]:
         "charts": charts,
         "missing": missing,
         "notes": notes,
+        "stages": _num_stages(model) > 1,
+        "one_predicts": chosen_restart(model) is not None,
         "penalised": any(chart["title"] == NAMES["penalty"] for chart in charts),
         "restarts": _restarts(model),
         "score_name": model.score_name_,
         "seconds": float(model.fit_seconds_),
         "steps": int(model.n_iter_),
     }
+
+
+def _num_stages(model) -> int:
+    history = getattr(model, "history_", None) or {"stage": ()}
+    return len(set(history["stage"]))
 
 
 def _charts(model) -> list[dict[str, Any]]:
