@@ -46,10 +46,11 @@ def require_file(path: Path, kind: str) -> None:
 
 
 def _require_place(path: Path) -> None:
-    if not path.parent.is_dir():
-        raise FileNotFoundError(
-            f"cannot write {path}: the folder {path.parent.absolute()} does not exist."
-        )
+    folder = path.parent.absolute()
+    if not folder.is_dir():
+        wrong = "is a file, not a folder" if folder.exists() else "does not exist"
+        what = "" if folder.exists() else "the folder "
+        raise FileNotFoundError(f"cannot write {path}: {what}{folder} {wrong}.")
     if path.is_dir():
         raise IsADirectoryError(f"cannot write {path}: it is a folder.")
 

@@ -66,9 +66,8 @@ def run_fit(request: FitRequest, console, tell: Callable[[str], None]) -> bool:
         console.print(title, style="bold", highlight=False)
         console.print(model_tables.column_table(preparer.notes_))
         console.print()
-    if request.form != "none":
-        for sentence in preparer.warnings_:
-            tell(f"Warning: {sentence}")
+    for sentence in preparer.warnings_:
+        tell(f"Warning: {sentence}")
     model = table_fit.fit_model(tables, request.settings)
     table: Any = model.table_
     table["command"] = request.command

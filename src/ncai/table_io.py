@@ -29,7 +29,7 @@ CHUNK_ROWS = 10_000
 _GZIP, _PARQUET = b"\x1f\x8b", b"PAR1"
 # Takes values beyond the last name, which pandas drops in silence where a piece begins.
 _BEYOND = "\0"
-_NO_TEXT = "{} is not a text file: it must be a table in plain UTF-8 text."
+_NO_TEXT = "{} is not text in UTF-8, which a table must be: save it in that encoding."
 
 
 class TableError(ValueError):
