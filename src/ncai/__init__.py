@@ -11,7 +11,7 @@ __version__ = "0.1.0"
 
 _HOMES = {
     "BNNLVRegressor": "estimators",
-    "BNNRegressor": "estimators",
+    "BNNRegressor": "bnn_regressor",
     "PredictiveDistribution": "predictive",
     "Decomposition": "decomposition",
     "LatentDiagnosis": "diagnosis",

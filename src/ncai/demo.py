@@ -5,10 +5,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ncai.atomic import check_writable, replacing
+from ncai.bnn_regressor import BNNRegressor
 from ncai.datasets import make_dataset
 from ncai.datasets.synthetic import SyntheticData
 from ncai.diagnosis import LatentDiagnosis
-from ncai.estimators import BNNLVRegressor, BNNRegressor
+from ncai.estimators import BNNLVRegressor
 from ncai.metrics import mpiw, picp
 
 LEVEL = 0.95

@@ -462,6 +462,27 @@ class BNNLVRegressor(RegressorMixin, BaseEstimator):
         """Mean and standard deviation of z for rows whose y is known."""
         check_is_fitted(self)
         self._need_latents("latent_posterior")
+        rows = self._labelled(X, y)
+        return infer_latents(self.posterior_, to_data(rows), len(rows), self.seed_)
+
+    def sample_latents(self, X, y) -> np.ndarray:
+        """A draw of z for each row whose y is known, [N, K], from p(z | x, y, W).
+
+        From the distribution as it is, by quadrature; for K above 2 from a Gaussian.
+        """
+        check_is_fitted(self)
+        self._need_latents("sample_latents")
+        return self._draw_latents(self._labelled(X, y))
+
+    def _draw_latents(self, rows: Rows) -> np.ndarray:
+        if self.posterior_.model.network.latent_dim <= LARGEST_DIM:
+            return sample_latents(self.posterior_, to_data(rows), len(rows), self.seed_)
+        found = infer_latents(self.posterior_, to_data(rows), len(rows), self.seed_)
+        normals = np.random.default_rng(self.seed_).standard_normal(found.mean.shape)
+        return found.mean + found.std * normals
+
+    def _labelled(self, X, y) -> Rows:
+        """Rows with their y, in the units of training."""
         X, y = validate(self, X, y, reset=False)
         targets = np.asarray(y, np.float64).reshape(len(X), -1)
         if targets.shape[1] != len(self.scaling_.target_shift):
@@ -469,8 +490,7 @@ class BNNLVRegressor(RegressorMixin, BaseEstimator):
                 f"y has {targets.shape[1]} outputs; the model was fitted to "
                 f"{len(self.scaling_.target_shift)}."
             )
-        rows = self.scaling_.apply(Rows(np.asarray(X), targets, np.ones(len(X))))
-        return infer_latents(self.posterior_, to_data(rows), len(rows), self.seed_)
+        return self.scaling_.apply(Rows(np.asarray(X), targets, np.ones(len(X))))
 
     def diagnose(self, **options) -> LatentDiagnosis:
         """Is z independent of x, and distributed like its prior? In numbers and words.
@@ -486,17 +506,10 @@ class BNNLVRegressor(RegressorMixin, BaseEstimator):
                 "diagnose needs the training rows, and this model was saved without "
                 "them: save it with include_training=True."
             )
-        network = self.posterior_.model.network
         if self.settings_["inference"] in EXACT_IN_LATENTS:
             options.setdefault("judged", "samples")
-            if network.latent_dim <= LARGEST_DIM:
-                rows = self.training_rows_
-                options.setdefault(
-                    "latent_samples",
-                    sample_latents(
-                        self.posterior_, to_data(rows), len(rows), self.seed_
-                    ),
-                )
+            drawn = self._draw_latents(self.training_rows_)
+            options.setdefault("latent_samples", drawn)
         latents = self.latent_posterior_
         assert latents is not None  # it is there wherever the training rows are
         return diagnose_latents(
@@ -577,86 +590,3 @@ class BNNLVRegressor(RegressorMixin, BaseEstimator):
         tags.target_tags.multi_output = True
         tags.non_deterministic = False
         return tags
-
-
-class BNNRegressor(BNNLVRegressor):
-    """A Bayesian neural network without latent input: y = f(x; W) + noise.
-
-    The noise has the same width everywhere. Arguments as in `BNNLVRegressor`.
-    """
-
-    def __init__(
-        self,
-        inference="mfvi",
-        preset="default",
-        hidden=None,
-        *,
-        activation=None,
-        network=None,
-        n_restarts=None,
-        max_steps=None,
-        learning_rate=None,
-        schedule=None,
-        n_mc_samples=None,
-        plateau=None,
-        time_limit=None,
-        weight_variance=None,
-        weight_groups=None,
-        noise_variance=None,
-        variance_prior=None,
-        noise_prior=None,
-        noise_starts=None,
-        variance_form=None,
-        start=None,
-        hold_means=False,
-        keep=None,
-        validation_fraction=None,
-        refit=False,
-        n_chains=4,
-        n_warmup=500,
-        n_draws=1000,
-        n_weight_draws=1024,
-        target_transform=None,
-        standardize=True,
-        progress=False,
-        random_state=None,
-    ):
-        super().__init__(
-            latent_dim=0,
-            inference=inference,
-            preset=preset,
-            hidden=hidden,
-            activation=activation,
-            network=network,
-            n_restarts=n_restarts,
-            max_steps=max_steps,
-            learning_rate=learning_rate,
-            schedule=schedule,
-            n_mc_samples=n_mc_samples,
-            plateau=plateau,
-            time_limit=time_limit,
-            weight_variance=weight_variance,
-            weight_groups=weight_groups,
-            noise_variance=noise_variance,
-            variance_prior=variance_prior,
-            noise_prior=noise_prior,
-            noise_starts=noise_starts,
-            variance_form=variance_form,
-            start=start,
-            hold_means=hold_means,
-            keep=keep,
-            validation_fraction=validation_fraction,
-            refit=refit,
-            n_chains=n_chains,
-            n_warmup=n_warmup,
-            n_draws=n_draws,
-            n_weight_draws=n_weight_draws,
-            target_transform=target_transform,
-            standardize=standardize,
-            progress=progress,
-            random_state=random_state,
-        )
-
-    def _settings(self) -> dict[str, Any]:
-        # All arguments of the parent, those about z included.
-        return {name: getattr(self, name) for name in BNNLVRegressor._get_param_names()}

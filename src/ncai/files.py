@@ -172,11 +172,10 @@ def load_model(cls, path, network=None):
 
 
 def _restore(cls, header: dict, arrays: dict, network, path):
-    from ncai import estimators
+    from ncai.bnn_regressor import BNNRegressor
+    from ncai.estimators import BNNLVRegressor
 
-    known = {
-        c.__name__: c for c in (estimators.BNNLVRegressor, estimators.BNNRegressor)
-    }
+    known = {c.__name__: c for c in (BNNLVRegressor, BNNRegressor)}
     stored = known[header["estimator"]]
     if not issubclass(stored, cls):
         raise ModelFileError(

@@ -226,7 +226,7 @@ def fit_scaled(
     if tried:
         best = int(np.argmax([score for score, *_ in tried]))
         _, scaling, result = tried[best]
-        quick = result.fit if weighted else None
+        quick = _as_trial(result.fit) if weighted else None
     else:
         scaling = Scaling.learn(rows, settings["standardize"], names[0])
     if settings["time_limit"]:
@@ -250,6 +250,11 @@ def _named_stage(on_progress: Callable[[Progress], None] | None, name: str):
     if on_progress is None:
         return None
     return lambda progress: on_progress(replace(progress, stage=name))
+
+
+def _as_trial(fit: Fit) -> Fit:
+    """The same, its stages told as those of a trial."""
+    return replace(fit, stop_reasons=[f"trial, {why}" for why in fit.stop_reasons])
 
 
 def _quick_settings(settings: Mapping[str, Any], num_fits: int) -> dict[str, Any]:

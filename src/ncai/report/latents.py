@@ -12,6 +12,7 @@ from ncai.report.axes import Axis, axis_for
 from ncai.report.inputs import Method, Subject, has_latents
 from ncai.report.svg import Chart
 from ncai.report.words import fixed
+from ncai.settings import EXACT_IN_LATENTS
 
 _MOST_DIMENSIONS = 3
 _SIZE = (320, 230)
@@ -64,19 +65,33 @@ def _of_method(subject: Subject, method: Method, feature: int) -> MethodLatents:
     prior_std = method.model.posterior_.latent_prior_std()
     x, y = subject.train[rows], subject.target[rows]
     scale = np.where(x.std(axis=0) > 0, x.std(axis=0), 1.0)
+    # What is judged is what is shown: the means, or a draw of each row.
+    drawn = None
+    if method.model.settings_["inference"] in EXACT_IN_LATENTS:
+        drawn = method.model.sample_latents(subject.frame(x), y)
     diagnosis = diagnose_latents(
-        (x - x.mean(axis=0)) / scale, y[:, None], mean, std, prior_std
+        (x - x.mean(axis=0)) / scale,
+        y[:, None],
+        mean,
+        std,
+        prior_std,
+        judged="means" if drawn is None else "samples",
+        latent_samples=drawn,
     )
+    of = "mean" if drawn is None else "draw"
+    shown = mean if drawn is None else drawn
+    if drawn is None:
+        drawn = mean + std * np.random.default_rng(0).standard_normal(mean.shape)
     main = method is subject.main
     charts = []
     for dimension in range(min(mean.shape[1], _MOST_DIMENSIONS if main else 1)):
-        z = mean[:, dimension]
+        z = shown[:, dimension]
         name = "z" if mean.shape[1] == 1 else f"z{dimension + 1}"
-        points = (subject, method, rows, z, prior_std)
+        points = (subject, method, rows, z, prior_std, of)
         charts.append(_against(*points, x[:, feature], subject.names[feature], name))
         if main:
             charts.append(_against(*points, y, subject.y_label, name))
-            charts.append(_histogram(method, z, std[:, dimension], prior_std, name))
+            charts.append(_histogram(method, drawn[:, dimension], prior_std, name))
     return MethodLatents(method, diagnosis, _tests(diagnosis), charts)
 
 
@@ -100,13 +115,13 @@ def _latent_posterior(subject: Subject, method: Method):
     return rows, inferred.mean, inferred.std
 
 
-def _against(subject, method, rows, z, prior_std, values, label, name) -> dict:
+def _against(subject, method, rows, z, prior_std, of, values, label, name) -> dict:
     places = {int(position): place for place, position in enumerate(subject.shown)}
     chosen = np.array([int(row) in places for row in rows])
     reach = 1.1 * max(2.4 * prior_std, float(np.abs(z).max()))
     chart = Chart(
         axis_for(values, label, 0.03),
-        Axis(-reach, reach, f"mean of {name}"),
+        Axis(-reach, reach, f"{of} of {name}"),
         *_SIZE,
         title=f"{name} against {label}",
         x_ticks=5,
@@ -130,9 +145,7 @@ def _against(subject, method, rows, z, prior_std, values, label, name) -> dict:
     }
 
 
-def _histogram(method: Method, mean, std, prior_std, name) -> dict:
-    noise = np.random.default_rng(0).standard_normal(len(mean))
-    sample = mean + std * noise
+def _histogram(method: Method, sample, prior_std, name) -> dict:
     reach = max(3.5 * prior_std, float(np.abs(sample).max()))
     density, edges = np.histogram(sample, bins=30, range=(-reach, reach), density=True)
     grid = np.linspace(-reach, reach, 161)
