@@ -67,7 +67,8 @@ class BNNLVRegressor(RegressorMixin, BaseEstimator):
             cold posterior, in which the prior pulls less.
         n_mc_samples: Monte Carlo samples of (W, z) a step; with "iwae" of z, for one W.
         plateau: stop when no restart improves any more, if that is before `max_steps`.
-        time_limit: seconds after which training stops with what it has.
+        time_limit: seconds after which training stops with what it has; looked at every
+            250 steps, so that compiling the first of them may take longer.
         weight_variance: s_w, the prior variance of weights: a number or "empirical".
         weight_groups: which weights share an empirical s_w: "all" (the paper), those of
             a "layer", or those of an "input" in the first layer.

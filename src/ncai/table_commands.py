@@ -77,7 +77,10 @@ def fit(
     max_steps: Steps = None,
     time_limit: Annotated[
         str | None,
-        typer.Option(help="Stop training after this time: 60s, 5m, 1h.", metavar="T"),
+        typer.Option(
+            help="Stop training after this time (60s, 5m, 1h); compiling may exceed it.",
+            metavar="T",
+        ),
     ] = None,
     transform: Annotated[
         str | None,
