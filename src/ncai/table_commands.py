@@ -78,7 +78,7 @@ def fit(
     time_limit: Annotated[
         str | None,
         typer.Option(
-            help="Stop training after this time (60s, 5m, 1h); compiling may exceed it.",
+            help="Stop training after this time: 60s, 5m, 1h (compiling not counted).",
             metavar="T",
         ),
     ] = None,
