@@ -254,7 +254,7 @@ def _named_stage(on_progress: Callable[[Progress], None] | None, name: str):
 
 def _as_trial(fit: Fit) -> Fit:
     """The same, its stages told as those of a trial."""
-    return replace(fit, stop_reasons=[f"trial, {why}" for why in fit.stop_reasons])
+    return replace(fit, stop_reasons=[f"trial {why}" for why in fit.stop_reasons])
 
 
 def _quick_settings(settings: Mapping[str, Any], num_fits: int) -> dict[str, Any]:
