@@ -21,7 +21,7 @@ from ncai.scaling import Scaling, rounding_step, unrounded
 from ncai.settings import build_method, build_model, has_folds
 from ncai.target_transforms import WORDS
 from ncai.types import Data, Rows, Unknowns
-from ncai.variational import MeanField, raw_scale_of
+from ncai.variational import MeanField, raw_scales_of
 
 FEWEST_HELD_OUT = 5
 
@@ -320,7 +320,7 @@ def _snapshots(
         if driver.interrupted or driver.out_of_time():
             break
         again = Driver(driver.on_progress, driver.time_limit, started=driver.started)
-        q = MeanField(last.mean, _raw_scales(last.scale), last.factor)
+        q = MeanField(last.mean, raw_scales_of(last.scale), last.factor)
         begin = q, last.priors
         try:
             found.append(
@@ -341,10 +341,6 @@ def _snapshots(
             break
         driver.interrupted |= again.interrupted
     return found
-
-
-def _raw_scales(scale: Unknowns) -> Unknowns:
-    return jax.tree.map(lambda s: raw_scale_of(jnp.maximum(s, 1e-6)), scale)
 
 
 def _refit(
@@ -395,7 +391,7 @@ def _with_new_rows(posterior: GaussianPosterior, num_old: int, num_all: int):
     real = jnp.result_type(float)
     mean = mean._replace(latents=jnp.asarray(new_mean, real))
     scale = scale._replace(latents=jnp.asarray(new_scale, real))
-    return MeanField(mean, _raw_scales(scale), posterior.factor), priors
+    return MeanField(mean, raw_scales_of(scale), posterior.factor), priors
 
 
 def _without_padding(posterior: Posterior, num_rows: int) -> Posterior:

@@ -15,7 +15,7 @@ from ncai.posterior import GaussianPosterior, Posterior
 from ncai.quadrature import LARGEST_DIM, latent_rule, node_log_joint
 from ncai.training_step import initial_state
 from ncai.types import Data, Unknowns
-from ncai.variational import MeanField, raw_scale_of, scale_of
+from ncai.variational import MeanField, raw_scales_of, scale_of
 
 ROWS_AT_ONCE = 256
 LATENTS_ONLY = MeanField(
@@ -146,9 +146,10 @@ def _by_training(posterior, data, num_rows, seed, num_steps: int = 500):
     scale = best.scale._replace(
         latents=jnp.asarray(np.broadcast_to(std, shape), jnp.result_type(float))
     )
-    raw = jax.tree.map(lambda s: raw_scale_of(jnp.maximum(s, 1e-6)), scale)
     state = initial_state(
-        MeanField(mean, raw), best.priors, jax.random.split(jax.random.key(seed), 1)
+        MeanField(mean, raw_scales_of(scale)),
+        best.priors,
+        jax.random.split(jax.random.key(seed), 1),
     )
     stage = Stage(
         "latents",

@@ -36,6 +36,11 @@ def raw_scale_of(scale):
     return jnp.log(jnp.expm1(scale))
 
 
+def raw_scales_of(scale: Unknowns) -> Unknowns:
+    """The same for every unknown; a scale of 0, as MAP's, becomes a tiny one."""
+    return jax.tree.map(lambda s: raw_scale_of(jnp.maximum(s, 1e-6)), scale)
+
+
 class Draw(NamedTuple):
     """q with its standard deviations and reparameterised draws of (W, Z) worked out."""
 

@@ -97,7 +97,7 @@ class Constraints:
 def lagrangian(
     excess: Float[Array, ""], multiplier: float | Float[Array, ""]
 ) -> Float[Array, ""]:
-    """For excess <= 0: (max(0, multiplier + excess)^2 - multiplier^2) / 2.
+    """(max(0, multiplier + excess)^2 - multiplier^2) / 2, for excess <= 0 wanted.
 
     Its slope is max(0, multiplier + excess): 0 where the constraint holds with room to
     spare. Past `LARGEST_PULL` it goes on as a straight line.
