@@ -253,7 +253,7 @@ LATENT_DIM = Benchmark(
     methods=("mfvi", "ncai0", "ncai"),
     latent_dim=2,
 )
-# NCAI's penalties reach their full weight in the last steps: it never stops early.
+# Without NCAI: its penalties take long to reach their full weight, so it stops late.
 FULL_LENGTH = FullLength(
     "full-length",
     "The benchmark without its convergence stop, on two sets (sensitivity)",
