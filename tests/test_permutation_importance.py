@@ -49,8 +49,30 @@ def test_repeats_with_its_seed(rows):
     assert first[0] != other[0]
 
 
+def test_columns_of_a_group_are_shuffled_together(rows):
+    X, y = rows
+    twice = np.concatenate([X, X[:, :1]], axis=1)
+
+    class Doubled(Known):
+        n_features_in_ = 4
+
+        def predict(self, X, return_std=False):
+            # Only rows whose two copies of a agree make sense.
+            assert np.array_equal(X[:, 0], X[:, 3])
+            return super().predict(X, return_std)
+
+    groups = {"a": [0, "x3"], "b": ["x1"], "c": [2]}
+    found = permutation_importance(Doubled(), twice, y, max_rows=4000, groups=groups)
+    alone = permutation_importance(Known(), X, y, max_rows=4000)
+    assert found.names == ["a", "b", "c"]
+    np.testing.assert_array_equal(found.mean, alone.mean)
+    np.testing.assert_array_equal(found.spread, alone.spread)
+
+
 def test_refusals(rows):
     X, y = rows
+    with pytest.raises(ValueError, match="feature='x9'"):
+        permutation_importance(Known(), X, y, groups={"a": ["x9"]})
     with pytest.raises(ValueError, match=r"\[N, D\] and \[N\]"):
         permutation_importance(Known(), X, y[:5])
     with pytest.raises(ValueError, match="n_repeats=0"):

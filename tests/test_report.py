@@ -236,17 +236,25 @@ def test_an_existing_report_survives_a_failure(tmp_path, monkeypatch):
 # ----- Words and parts ----------------------------------------------------------------
 
 
-def test_gap_to_the_best_of_the_others():
+def test_lead_over_the_best_of_the_others():
     scores = [
         {"name": "NCAI", "log_likelihood": -1.0},
         {"name": "line", "log_likelihood": -1.5},
-        {"name": "network", "log_likelihood": -1.2},
+        {"name": "network", "log_likelihood": -1.2, "gain": (0.2, -0.1, 0.5)},
         {"name": "broken", "log_likelihood": float("nan")},
     ]
-    gap, name = answer.baseline_gap(scores)
-    assert (round(gap, 6), name) == (0.2, "network")
-    assert answer.baseline_gap(scores[:1]) is None
-    assert answer.baseline_gap(scores[3:] + scores[:2]) is None
+    lead = answer.lead_over_others(scores)
+    assert lead is not None
+    assert not lead.is_clear
+    assert (round(lead.amount, 6), lead.name) == (0.2, "network")
+    assert (lead.low, lead.high) == (-0.1, 0.5)
+    assert "not told apart" in answer._compared(lead)
+    without_interval = answer.lead_over_others(scores[:2])
+    assert without_interval is not None
+    assert without_interval.is_clear
+    assert "beats" in answer._compared(without_interval)
+    assert answer.lead_over_others(scores[:1]) is None
+    assert answer.lead_over_others(scores[3:] + scores[:2]) is None
 
 
 def test_score_table_marks_best_and_off():

@@ -169,6 +169,32 @@ def mixed():
     )
 
 
+def test_groups_hold_each_column_once_and_levels_are_what_rows_have(mixed):
+    preparer = TablePreparer().fit(mixed)
+    matrix = preparer.prepare(mixed)[0]
+    groups = {group.name: group for group in preparer.groups()}
+    assert sorted(name for group in groups.values() for name in group.columns) == (
+        sorted(preparer.get_feature_names_out())
+    )
+    assert groups["gaps"].columns == ("gaps", "gaps missing")
+    assert groups["when, time of year"].cycle == "year"
+    assert groups["when days"].source == groups["when, time of year"].source == "when"
+    town = groups["town"]
+    assert list(town.levels) == list(mixed["town"].value_counts().index)
+    for level, values in town.levels.items():
+        rows = matrix.loc[mixed["town"] == level, list(town.columns)]
+        np.testing.assert_array_equal(rows, np.tile(values, (len(rows), 1)))
+    assert groups["ok"].levels == {"false": (0.0,), "true": (1.0,)}
+
+
+def test_groups_of_rare_and_missing_levels():
+    column = ["a"] * 30 + ["b"] * 20 + ["c", "d"] + [None] * 8
+    preparer = TablePreparer().fit(pd.DataFrame({"g": column}))
+    (group,) = preparer.groups()
+    assert list(group.levels) == ["a", "b", "(other)", "(missing)"]
+    np.testing.assert_array_equal(list(group.levels.values()), np.eye(4))
+
+
 def test_order_is_free_and_other_columns_are_ignored(mixed):
     preparer = TablePreparer().fit(mixed)
     turned = mixed[mixed.columns[::-1]].assign(extra="x")

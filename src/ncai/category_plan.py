@@ -5,6 +5,7 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from ncai.column_groups import ColumnGroup, group_of_levels
 from ncai.column_notes import Limits, Surprise, counted
 from ncai.column_values import words
 
@@ -90,3 +91,12 @@ class CategoryPlan:
         if missing and not self.has_missing:
             found.append(Surprise(self.name, "missing", missing))
         return found
+
+    def groups(self, outputs: dict[str, str]) -> list[ColumnGroup]:
+        """All levels, with an example of each."""
+        examples: dict[str, str | None] = {level: level for level in self.levels}
+        if self.pooled:
+            examples[OTHER] = self.pooled[0]
+        if self.has_missing:
+            examples[MISSING] = None
+        return [group_of_levels(self, examples, outputs)]

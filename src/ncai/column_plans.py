@@ -11,10 +11,10 @@ import numpy as np
 import pandas as pd
 
 from ncai import column_values as parsing
-from ncai.category_plan import CategoryPlan
+from ncai.category_plan import MISSING, CategoryPlan
+from ncai.column_groups import CYCLES, ColumnGroup, group_of_levels
 from ncai.column_notes import Limits, Surprise, counted
 
-_DAYS = {"day": 1.0, "week": 7.0, "year": 365.2425}
 # A season is learnt from data that show it twice.
 _FEWEST_CYCLES = 2
 _FAR = 0.25  # of the span of the training rows
@@ -31,6 +31,10 @@ class Plan(Protocol):
 
     def surprises(self, column: pd.Series) -> list[Surprise]:
         """What the training rows did not have."""
+        ...
+
+    def groups(self, outputs: dict[str, str]) -> list[ColumnGroup]:
+        """Which of the columns kept, by their names in the matrix, move together."""
         ...
 
 
@@ -71,6 +75,10 @@ class NumberPlan:
         values = self.parse(column)
         return [*_new_missing(self, values), *_far_outside(self, values)]
 
+    def groups(self, outputs: dict[str, str]) -> list[ColumnGroup]:
+        """The number with its mark."""
+        return [ColumnGroup(self.name, tuple(outputs.values()), self.name)]
+
 
 @dataclass(frozen=True)
 class BooleanPlan:
@@ -103,6 +111,12 @@ class BooleanPlan:
         """Missing values where there were none."""
         return _new_missing(self, self.parse(column))
 
+    def groups(self, outputs: dict[str, str]) -> list[ColumnGroup]:
+        """Both values, and the mark of a missing one."""
+        yes, no = self.pair
+        examples = {no: no, yes: yes} | ({MISSING: None} if self.marked else {})
+        return [group_of_levels(self, examples, outputs)]
+
 
 @dataclass(frozen=True)
 class DatePlan:
@@ -133,7 +147,7 @@ class DatePlan:
         has_times = bool(np.any(known % 1 != 0))
         cycles = tuple(
             cycle
-            for cycle, length in _DAYS.items()
+            for cycle, length in CYCLES.items()
             if np.ptp(known) >= _FEWEST_CYCLES * length
             and (cycle != "day" or has_times)
         )
@@ -155,7 +169,7 @@ class DatePlan:
         found = _filled(f"{self.name} days", days, self.fill, self.marked, self.name)
         for cycle in self.cycles:
             # The rest first, so that the same weekday is the same to the last digit.
-            turn = 2 * np.pi * ((days + self.origin) % _DAYS[cycle]) / _DAYS[cycle]
+            turn = 2 * np.pi * ((days + self.origin) % CYCLES[cycle]) / CYCLES[cycle]
             # A missing date is nowhere in the cycle: its centre.
             found[f"{self.name} {cycle} sin"] = np.nan_to_num(np.sin(turn))
             found[f"{self.name} {cycle} cos"] = np.nan_to_num(np.cos(turn))
@@ -164,6 +178,18 @@ class DatePlan:
     def surprises(self, column: pd.Series) -> list[Surprise]:
         """Missing dates where there were none."""
         return _new_missing(self, self.parse(column))
+
+    def groups(self, outputs: dict[str, str]) -> list[ColumnGroup]:
+        """The days with their mark, and the place in each cycle."""
+        rest, places = dict(outputs), []
+        for cycle in self.cycles:
+            parts = [f"{self.name} {cycle} {wave}" for wave in ("sin", "cos")]
+            if all(part in outputs for part in parts):
+                columns = tuple(rest.pop(part) for part in parts)
+                name = f"{self.name}, time of {cycle}"
+                places.append(ColumnGroup(name, columns, self.name, cycle=cycle))
+        days = ColumnGroup(f"{self.name} days", tuple(rest.values()), self.name)
+        return [days, *places] if rest else places
 
 
 PLANS: dict[str, Any] = {

@@ -76,8 +76,12 @@ def compare_table(
     folds: int,
     seed: int,
     tell: Callable[[str], None],
+    note: str = "",
 ) -> pd.DataFrame:
-    """A row of scores for each method and fold; a fit that fails says why."""
+    """A row of scores for each method and fold; a fit that fails says why.
+
+    `note` is told when all is found to be in order, before the work.
+    """
     frame = read_table(path)
     names = choose_columns(frame, target, *columns, path)
     targets = numbers(frame.loc[:, target], path)
@@ -86,6 +90,8 @@ def compare_table(
             f"--folds {folds} must be from 2 to {max(2, len(frame) // 2)}, since "
             f"{table_name(path)} has {len(frame)} rows."
         )
+    if note:
+        tell(note)
     order = np.random.default_rng(seed).permutation(len(frame))
     parts = np.array_split(order, folds)
     results = []

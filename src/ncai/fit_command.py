@@ -163,6 +163,7 @@ def _write_report(path: Path, request: FitRequest, tables, model, scores) -> Non
             test_inputs=None if test is None else test.inputs,
             test_target=None if test is None else test.targets,
             raw_train=tables.train.raw,
+            groups=tables.preparer.groups(),
             target_name=request.target,
             data_notes=tables.preparer.describe(),
             scores=scores,

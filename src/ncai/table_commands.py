@@ -231,12 +231,13 @@ def compare(
     from ncai.peers.registry import missing_sentence
 
     chosen, missing = work.choose_methods(wanted, settings, seed)
-    if missing:
-        tell(missing_sentence(missing))
+    note = missing_sentence(missing) if missing else ""
     if not chosen:
-        raise ValueError("none of the --methods is installed.")
+        raise ValueError(f"none of the --methods is installed. {note}")
     try:
-        results = work.compare_table(data, target, columns, chosen, folds, seed, tell)
+        results = work.compare_table(
+            data, target, columns, chosen, folds, seed, tell, note
+        )
     except ValueError as error:
         raise ValueError(options.in_options(str(error))) from error
     summary = work.summarise(results)

@@ -175,10 +175,13 @@ def score_methods(
 ) -> tuple[list[dict[str, Any]], dict[str, np.ndarray]]:
     """Scores on the test rows of the model and of baselines, and their log densities.
 
+    A baseline's `gain` is what the model has over it in log-likelihood, with the ends
+    of its 95 % interval.
+
     Baselines learn from all rows that the model had, those that chose its restart too.
     """
     from ncai.baselines import default_baselines
-    from ncai.evaluation import average_scores, row_scores
+    from ncai.evaluation import average_scores, paired_difference, row_scores
 
     test = tables.test
     if test is None:
@@ -193,7 +196,11 @@ def score_methods(
         methods[baseline.name] = baseline.predict(test.inputs.to_numpy())
     rows = {name: row_scores(found, test.targets) for name, found in methods.items()}
     scores = [{"name": name, **average_scores(found)} for name, found in rows.items()]
-    return scores, {name: found["log_likelihood"] for name, found in rows.items()}
+    log_likelihoods = {name: found["log_likelihood"] for name, found in rows.items()}
+    for row in scores[1:]:
+        ours, theirs = log_likelihoods[name], log_likelihoods[row["name"]]
+        row["gain"] = paired_difference(ours, theirs)
+    return scores, log_likelihoods
 
 
 def diagnose_if_possible(model: "BNNLVRegressor"):

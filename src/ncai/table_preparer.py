@@ -10,6 +10,7 @@ import pandas as pd
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_array, check_is_fitted
 
+from ncai.column_groups import ColumnGroup
 from ncai.column_notes import Limits, Surprise, tell_surprises
 from ncai.column_plans import PLANS, Plan, kind_of, plan_from_dict, plan_to_dict
 from ncai.column_values import is_id_like, names_rows, recognise
@@ -153,6 +154,15 @@ class TablePreparer(TransformerMixin, BaseEstimator):
     def kinds(self) -> dict[str, str]:
         """The kind of each column used."""
         return {name: kind_of(plan) for name, plan in self.plans_.items()}
+
+    def groups(self) -> list[ColumnGroup]:
+        """Columns of the matrix that move together, such as those of a category."""
+        check_is_fitted(self)
+        return [
+            group
+            for name, plan in self.plans_.items()
+            for group in plan.groups(self.outputs_[name])
+        ]
 
     def describe(self) -> list[str]:
         """A sentence on each column: what it holds and what was done to it."""

@@ -32,8 +32,8 @@ def history_of(model_or_history) -> tuple[Mapping[str, Any], int | None]:
         chosen = chosen_restart(model_or_history)
     if history is None or not len(history.get("step", ())):
         raise ValueError(
-            "there is no history of training: the model was read from a file, or was "
-            "not trained step by step."
+            "there is no history of training: the model was read from a file, was not "
+            "trained step by step, or ran out of time before its main fit."
         )
     return history, chosen
 

@@ -1,6 +1,6 @@
 """The answer in three sentences, and three words on it."""
 
-from typing import Any
+from typing import Any, NamedTuple
 
 from ncai.report.inputs import Subject, has_latents
 from ncai.report.latents import MethodLatents
@@ -37,15 +37,14 @@ def badges(
     else:
         found = {"good": True, "text": "intervals calibrated"}
     marks = [found]
-    gap = baseline_gap(quality.scores)
-    if gap is not None:
-        beats = gap[0] > 0
-        marks.append(
-            {
-                "good": beats,
-                "text": "best log-likelihood" if beats else "another method is better",
-            }
-        )
+    lead = lead_over_others(quality.scores)
+    if lead is not None:
+        good, text = lead.amount > 0, "best log-likelihood"
+        if not lead.is_clear:
+            good, text = True, "as good as the best other method"
+        elif not good:
+            text = "another method is better"
+        marks.append({"good": good, "text": text})
     main = _main_latents(subject, latents)
     if main is not None:
         marks.append(
@@ -57,22 +56,45 @@ def badges(
     return marks
 
 
-def baseline_gap(scores: list[dict]) -> tuple[float, str] | None:
-    """Log-likelihood of the first row less that of the best other, and its name."""
+class Lead(NamedTuple):
+    """Log-likelihood of the model less that of the best other, in nats a row.
+
+    Attributes:
+        amount: on average.
+        name: of the other.
+        low: end of the 95 % interval; the average itself if it is not known.
+        high: the other end.
+    """
+
+    amount: float
+    name: str
+    low: float
+    high: float
+
+    @property
+    def is_clear(self) -> bool:
+        """Whether it is more than chance."""
+        return self.low > 0 or self.high < 0
+
+
+def lead_over_others(scores: list[dict]) -> Lead | None:
+    """How far the first row is ahead of the best other."""
     known = [
-        (float(row["log_likelihood"]), str(row.get("name", "")))
+        row
         for row in scores
         if row.get("log_likelihood") is not None
         and row["log_likelihood"] == row["log_likelihood"]
     ]
-    if len(known) < 2 or known[0][1] != str(scores[0].get("name", "")):
+    if len(known) < 2 or known[0] is not scores[0]:
         return None
-    best = max(known[1:])
-    return known[0][0] - best[0], best[1]
+    best = max(known[1:], key=lambda row: row["log_likelihood"])
+    amount = float(known[0]["log_likelihood"]) - float(best["log_likelihood"])
+    low, high = best.get("gain", (amount, amount, amount))[1:]
+    return Lead(amount, str(best.get("name", "")), float(low), float(high))
 
 
 def _how_close(subject: Subject, quality: Quality, important: list[str]) -> str:
-    inputs = count(len(subject.names), "input")
+    inputs = count(subject.num_sources, "input")
     if subject.one_input:
         inputs = subject.names[0]
     elif important:
@@ -104,20 +126,25 @@ def _how_trustworthy(quality: Quality) -> str:
         f"{percent(quality.coverage, 1)} of these rows, where {percent(low, 1)} to "
         f"{percent(high, 1)} is chance"
     )
-    gap = baseline_gap(quality.scores)
-    if gap is not None:
-        amount, name = gap
-        if amount > 0:
-            sentence += (
-                f"; in log-likelihood it beats the best of the other methods, {name}, "
-                f"by {fixed(amount, 2)} nats a row"
-            )
-        else:
-            sentence += (
-                f"; in log-likelihood {name} is better, by {fixed(-amount, 2)} nats a "
-                "row"
-            )
+    lead = lead_over_others(quality.scores)
+    if lead is not None:
+        sentence += f"; in log-likelihood {_compared(lead)}"
     return f"{sentence}."
+
+
+def _compared(lead: Lead) -> str:
+    if not lead.is_clear:
+        return (
+            f"it is not told apart from the best of the other methods, {lead.name} "
+            f"({fixed(lead.amount, 2, sign=True)} nats a row, 95\u202f% interval "
+            f"{fixed(lead.low, 2, sign=True)} to {fixed(lead.high, 2, sign=True)})"
+        )
+    if lead.amount > 0:
+        return (
+            f"it beats the best of the other methods, {lead.name}, by "
+            f"{fixed(lead.amount, 2)} nats a row"
+        )
+    return f"{lead.name} is better, by {fixed(-lead.amount, 2)} nats a row"
 
 
 def _what_kind(subject: Subject, split: Split, latents: list[MethodLatents]) -> str:

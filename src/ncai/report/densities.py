@@ -8,60 +8,16 @@ from ncai.conditional import (
     ConditionalDensity,
     conditional_density,
     darkest_density,
-    is_discrete,
-    rows_along,
 )
 from ncai.report.axes import Axis, axis_for
+from ncai.report.feature_axis import FeatureAxis, feature_axis
 from ncai.report.inputs import Method, Subject
 from ncai.report.shading import shading
 from ncai.report.svg import Chart
-from ncai.report.words import nice
 
 _GRID = (120, 140)
 # Columns of the picture for each value of an input with few values.
 _SLAB, _SLAB_GAP = 30, 3
-
-
-@dataclass(frozen=True, eq=False)
-class FeatureAxis:
-    """An input on the horizontal axis: a line of numbers, or a place for each value.
-
-    Attributes:
-        axis: the axis.
-        values: where the density is computed.
-        places: where that is on the axis.
-        discrete: whether each value has a place of its own.
-    """
-
-    axis: Axis
-    values: np.ndarray
-    places: np.ndarray
-    discrete: bool
-
-    def place(self, column: np.ndarray) -> np.ndarray:
-        """Where values of the input are; equal ones are spread, to be seen."""
-        if not self.discrete:
-            return column
-        nearest = np.abs(column[:, None] - self.values).argmin(axis=1)
-        jitter = np.random.default_rng(0).uniform(-0.28, 0.28, len(column))
-        return nearest + jitter
-
-
-def feature_axis(name: str, column: np.ndarray, num: int) -> FeatureAxis:
-    """The axis of an input."""
-    if is_discrete(column):
-        values = np.unique(column)
-        places = np.arange(len(values), dtype=float)
-        ticks = [
-            (float(p), nice(float(v))) for p, v in zip(places, values, strict=True)
-        ]
-        return FeatureAxis(
-            Axis(-0.5, len(values) - 0.5, name, ticks), values, places, True
-        )
-    axis = axis_for(column, name, 0.02)
-    step = (axis.high - axis.low) / num
-    values = axis.low + step * (np.arange(num) + 0.5)
-    return FeatureAxis(axis, values, values, False)
 
 
 def target_axis(subject: Subject) -> Axis:
@@ -71,10 +27,10 @@ def target_axis(subject: Subject) -> Axis:
 
 @dataclass(frozen=True, eq=False)
 class Densities:
-    """p(y|x) of every method over one input, the others at their median.
+    """p(y|x) of every method over one input, the others as in a typical row.
 
     Attributes:
-        feature: number of the input.
+        feature: number of the input, a group of columns.
         across: its axis.
         upright: the axis of the target.
         y: values of the target that all densities share.
@@ -106,11 +62,12 @@ class Densities:
 
 def densities_over(subject: Subject, feature: int) -> Densities:
     """Ask every method for its density over an input."""
-    column = subject.train[:, feature]
-    across = feature_axis(subject.names[feature], column, _GRID[0])
+    group = subject.groups[feature]
+    across = feature_axis(subject, group, _GRID[0])
     upright = target_axis(subject)
     y_grid = _cells(upright, _GRID[1])
-    rows = rows_along(subject.train, feature, across.values)
+    rows = np.tile(subject.typical, (len(across.settings), 1))
+    rows[:, subject.columns(group)] = across.settings
     found = {
         method.key: conditional_density(method.model, rows, across.places, y_grid)
         for method in subject.methods

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from ncai.column_groups import ColumnGroup
 from ncai.predictive import PredictiveDistribution
 from ncai.report.words import count
 
@@ -39,11 +40,14 @@ class ReportInputs:
         train_target: their targets, [N].
         test_inputs: rows that it was not fitted to, if there are any.
         test_target: their targets.
+        groups: columns of those that move together, such as the levels of a category,
+            as `TablePreparer.groups` gives them; each by itself if not given.
         raw_train: the rows of `train_inputs` as the user gave them, to be looked at.
         target_name: name of the target.
         data_notes: what was done to the data, a sentence each.
         scores: one for each method, this model first: `name`, `log_likelihood`,
-            `crps`, `coverage_50`, `coverage_80` and `coverage_95`.
+            `crps`, `coverage_50`, `coverage_80` and `coverage_95`, and of the others
+            `gain`: what this model has over it in log-likelihood, and its interval.
         command: what to type to repeat it.
         title: of the report.
         method_name: short name of the model; by its inference if not given.
@@ -58,6 +62,7 @@ class ReportInputs:
     test_inputs: pd.DataFrame | None = None
     test_target: np.ndarray | None = None
     raw_train: pd.DataFrame | None = None
+    groups: list[ColumnGroup] | None = None
     target_name: str = "y"
     data_notes: list[str] = field(default_factory=list)
     scores: list[dict] = field(default_factory=list)
@@ -91,6 +96,7 @@ class Subject:
         inputs: as given.
         methods: the model first, then the others, then the truth.
         names: of the inputs.
+        groups: of inputs that move together; pictures are drawn over these.
         train: training inputs, [N, D].
         target: training targets, [N].
         shown: numbers of the training rows that pictures show.
@@ -104,6 +110,9 @@ class Subject:
         _check(inputs)
         self.inputs = inputs
         self.names = [str(name) for name in inputs.train_inputs.columns]
+        self.groups = inputs.groups or [
+            ColumnGroup(name, (name,), name) for name in self.names
+        ]
         self.train = inputs.train_inputs.to_numpy(float)
         self.target = np.asarray(inputs.train_target, float).reshape(-1)
         self.model = inputs.model
@@ -134,6 +143,36 @@ class Subject:
     def one_input(self) -> bool:
         """Whether the density can be drawn over all of x."""
         return self.train.shape[1] == 1
+
+    @property
+    def num_sources(self) -> int:
+        """Columns of the user's table that the inputs are made of."""
+        return len({group.source for group in self.groups})
+
+    @property
+    def has_levels(self) -> bool:
+        """Whether an input is a category."""
+        return any(group.levels for group in self.groups)
+
+    def columns(self, group: ColumnGroup) -> list[int]:
+        """Where the columns of a group are among the inputs."""
+        return [self.names.index(name) for name in group.columns]
+
+    @cached_property
+    def typical(self) -> np.ndarray:
+        """A row in the middle of the training rows that could be one of them, [D].
+
+        Numbers at their median, and what has levels at the most frequent one.
+        """
+        row = np.median(self.train, axis=0)
+        for group in self.groups:
+            if group.levels or group.cycle:
+                columns = self.columns(group)
+                found, counts = np.unique(
+                    self.train[:, columns], axis=0, return_counts=True
+                )
+                row[columns] = found[counts.argmax()]
+        return row
 
     @property
     def y_label(self) -> str:
@@ -247,6 +286,13 @@ def _check(inputs: ReportInputs) -> None:
                 f"{name}_inputs has {len(rows)} rows and {name}_target "
                 f"{np.size(target)}; they must agree."
             )
+    grouped = [name for group in inputs.groups or [] for name in group.columns]
+    columns = [str(name) for name in inputs.train_inputs.columns]
+    if inputs.groups and sorted(grouped) != sorted(columns):
+        raise ValueError(
+            f"groups holds the columns {grouped}; each of {columns} must be in one "
+            "group, and no other."
+        )
     if len(inputs.train_inputs) < 2:
         raise ValueError(
             f"train_inputs has {count(len(inputs.train_inputs), 'row')}; a report "

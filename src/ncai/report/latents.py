@@ -9,6 +9,7 @@ from scipy import stats
 
 from ncai.diagnosis import LatentDiagnosis, diagnose_latents
 from ncai.report.axes import Axis, axis_for
+from ncai.report.feature_axis import feature_axis
 from ncai.report.inputs import Method, Subject, has_latents
 from ncai.report.svg import Chart
 from ncai.report.words import fixed
@@ -41,7 +42,7 @@ def latents(subject: Subject, feature: int) -> tuple[list[MethodLatents], str]:
 
     Args:
         subject: the report's.
-        feature: number of the input that z is drawn against.
+        feature: number of the group of inputs that z is drawn against.
     """
     found, reason = [], ""
     for method in subject.models:
@@ -83,14 +84,18 @@ def _of_method(subject: Subject, method: Method, feature: int) -> MethodLatents:
     if drawn is None:
         drawn = mean + std * np.random.default_rng(0).standard_normal(mean.shape)
     main = method is subject.main
+    group = subject.groups[feature]
+    across = feature_axis(subject, group, 1)
+    places = across.place(x[:, subject.columns(group)])
     charts = []
     for dimension in range(min(mean.shape[1], _MOST_DIMENSIONS if main else 1)):
         z = shown[:, dimension]
         name = "z" if mean.shape[1] == 1 else f"z{dimension + 1}"
         points = (subject, method, rows, z, prior_std, of)
-        charts.append(_against(*points, x[:, feature], subject.names[feature], name))
+        charts.append(_against(*points, places, across.axis, name))
         if main:
-            charts.append(_against(*points, y, subject.y_label, name))
+            of_y = axis_for(y, subject.y_label, 0.03)
+            charts.append(_against(*points, y, of_y, name))
             charts.append(_histogram(method, drawn[:, dimension], prior_std, name))
     return MethodLatents(method, diagnosis, _tests(diagnosis), charts)
 
@@ -115,15 +120,15 @@ def _latent_posterior(subject: Subject, method: Method):
     return rows, inferred.mean, inferred.std
 
 
-def _against(subject, method, rows, z, prior_std, of, values, label, name) -> dict:
+def _against(subject, method, rows, z, prior_std, of, values, axis, name) -> dict:
     places = {int(position): place for place, position in enumerate(subject.shown)}
-    chosen = np.array([int(row) in places for row in rows])
+    chosen = np.array([int(row) in places for row in rows]) & np.isfinite(values)
     reach = 1.1 * max(2.4 * prior_std, float(np.abs(z).max()))
     chart = Chart(
-        axis_for(values, label, 0.03),
+        axis,
         Axis(-reach, reach, f"{of} of {name}"),
         *_SIZE,
-        title=f"{name} against {label}",
+        title=f"{name} against {axis.label}",
         x_ticks=5,
     )
     low, high = chart.x_axis.low, chart.x_axis.high
@@ -139,7 +144,7 @@ def _against(subject, method, rows, z, prior_std, of, values, label, name) -> di
     )
     return {
         "svg": chart.render(),
-        "title": f"{name} against {label}",
+        "title": f"{name} against {axis.label}",
         "caption": "White noise shows no pattern along the axis. Grey: two standard "
         "deviations of the prior.",
     }

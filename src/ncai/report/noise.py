@@ -6,7 +6,8 @@ import numpy as np
 
 from ncai.conditional import ConditionalDensity
 from ncai.importance import Importance, permutation_importance
-from ncai.report.densities import Densities, FeatureAxis
+from ncai.report.densities import Densities
+from ncai.report.feature_axis import FeatureAxis
 from ncai.report.inputs import Method, Subject
 from ncai.report.shading import packed
 from ncai.report.svg import Chart, number
@@ -21,12 +22,17 @@ def importance(subject: Subject) -> Importance | None:
     if subject.one_input:
         return None
     return permutation_importance(
-        subject.model, subject.judged, subject.judged_target, n_repeats=3, max_rows=300
+        subject.model,
+        subject.judged,
+        subject.judged_target,
+        n_repeats=3,
+        max_rows=300,
+        groups={group.name: subject.columns(group) for group in subject.groups},
     )
 
 
 def chosen_features(subject: Subject, found: Importance | None) -> list[int]:
-    """Numbers of the inputs to draw over."""
+    """Numbers of the groups of inputs to draw over."""
     if found is None:
         return [0]
     return [int(i) for i in found.order()[:MOST_FEATURES]]
@@ -41,19 +47,21 @@ def explorer(
     script needs.
     """
     feature, across, y_grid = densities.feature, densities.across, densities.y
-    column = subject.train[:, feature]
+    group = subject.groups[feature]
+    columns = subject.columns(group)
     wide = subject.one_input
     chart = Chart(
         across.axis,
         densities.upright,
         *((760, 420) if wide else (480, 300)),
-        title=f"Density of {subject.target_name} over {subject.names[feature]}",
+        title=f"Density of {subject.target_name} over {group.name}",
         kind="explorer",
         right=150 if wide else 100,
     )
-    start = int(np.abs(across.values - np.median(column)).argmin())
+    off = np.abs(across.settings - subject.typical[columns]).sum(axis=1)
+    start = int(off.argmin())
     data: dict[str, Any] = {
-        "labels": [nice(float(value)) for value in across.values],
+        "labels": across.labels,
         "places": [round(float(p), 5) for p in across.places],
         "y": [float(y_grid[0]), float(y_grid[-1]), len(y_grid)],
         "area": chart.plot_area(),
@@ -64,12 +72,14 @@ def explorer(
     for method in reversed(subject.methods):
         densities.shade(chart, method)
         data["methods"][method.key] = _for_script(method, densities.of[method.key])
+    places = across.place(subject.train[subject.shown][:, columns])
+    there = np.flatnonzero(np.isfinite(places))
     chart.points(
-        across.place(column[subject.shown]),
-        subject.target[subject.shown],
+        places[there],
+        subject.target[subject.shown][there],
         "data",
-        range(len(subject.shown)),
-        titles=titles,
+        there.tolist(),
+        titles=[titles[row] for row in there],
     )
     for method in reversed(subject.methods):
         _lines(chart, method, across, densities.of[method.key])
@@ -77,8 +87,8 @@ def explorer(
     return {
         "svg": chart.render(f'id="explorer-{feature}"'),
         "id": f"explorer-{feature}",
-        "name": subject.names[feature],
-        "steps": len(across.values) - 1,
+        "name": group.name,
+        "steps": len(across.places) - 1,
         "start": start,
         "start_label": data["labels"][start],
         "data": data,
@@ -89,7 +99,7 @@ def thumbnails(subject: Subject, densities: Densities) -> list[dict[str, Any]]:
     """One small picture for each method, side by side; none if there is only one."""
     if len(subject.methods) < 2 or not subject.one_input:
         return []
-    column, across = subject.train[:, 0], densities.across
+    across = densities.across
     pictures = []
     order = [*(m for m in subject.methods if m.is_truth), *reversed(subject.models)]
     for method in order:
@@ -104,7 +114,7 @@ def thumbnails(subject: Subject, densities: Densities) -> list[dict[str, Any]]:
         )
         densities.shade(chart, method, switched=False)
         chart.points(
-            across.place(column[subject.shown]),
+            across.place(subject.train[subject.shown]),
             subject.target[subject.shown],
             "data",
             radius=1.2,

@@ -8,6 +8,7 @@ from markupsafe import Markup
 from scipy import stats
 
 from ncai.calibration import binomial_band, coverage_by_bin, coverage_curve
+from ncai.evaluation import paired_difference
 from ncai.metrics import pit_uniformity
 from ncai.report.axes import Axis, axis_for
 from ncai.report.inputs import Subject
@@ -141,13 +142,16 @@ def _number(value) -> float | None:
 
 def _own_scores(subject: Subject, pits: dict[str, np.ndarray]) -> list[dict]:
     y, table = subject.judged_target, []
+    ours = np.asarray(subject.judged_predictive[subject.main.key].log_prob(y))
     for method in subject.models:
         predictive = subject.judged_predictive[method.key]
         coverage = coverage_curve(pits[method.key], LEVELS)
+        log_likelihoods = np.asarray(predictive.log_prob(y))
         table.append(
             {
                 "name": method.name,
-                "log_likelihood": float(np.mean(predictive.log_prob(y))),
+                "log_likelihood": float(np.mean(log_likelihoods)),
+                "gain": paired_difference(ours, log_likelihoods),
                 "crps": float(np.mean(predictive.crps(y))),
             }
             | {

@@ -17,10 +17,8 @@ MOST_COLUMNS = 14
 
 def rows_for_script(subject: Subject) -> dict[str, Any]:
     """What the box beside the pointer shows of each row."""
-    raw = subject.inputs.raw_train
-    table = subject.inputs.train_inputs if raw is None else raw
-    columns = [name for name in table.columns if str(name) != subject.target_name]
-    shown = table[columns[:MOST_COLUMNS]].iloc[subject.shown]
+    table = _table(subject)
+    shown = table.iloc[subject.shown, :MOST_COLUMNS]
     y = subject.target[subject.shown]
     predictive = subject.shown_predictive
     ends = np.asarray(predictive.quantile([0.005, 0.995])).reshape(len(y), 2)
@@ -35,7 +33,7 @@ def rows_for_script(subject: Subject) -> dict[str, Any]:
     lower, upper = (np.asarray(end).reshape(-1) for end in predictive.interval(0.95))
     return {
         "columns": [str(name) for name in shown.columns],
-        "left_out": max(0, len(columns) - MOST_COLUMNS),
+        "left_out": max(0, table.shape[1] - MOST_COLUMNS),
         "cells": [[cell(v) for v in row] for row in shown.itertuples(index=False)],
         "names": [subject.row_name(int(position)) for position in subject.shown],
         "target": subject.target_name,
@@ -59,16 +57,27 @@ def rows_for_script(subject: Subject) -> dict[str, Any]:
 
 def row_titles(subject: Subject) -> list[str]:
     """Each row in a line, for readers without the script."""
-    names = subject.names[:3]
+    table = _table(subject)
+    shown = table.iloc[subject.shown, :3]
     return [
-        f"{subject.row_name(int(p))}: "
+        f"{subject.row_name(int(position))}: "
         + ", ".join(
-            f"{name} = {nice(float(value))}"
-            for name, value in zip(names, subject.train[p, :3], strict=False)
+            f"{name} = {cell(value)}"
+            for name, value in zip(shown.columns, values, strict=True)
         )
-        + f", {subject.target_name} = {nice(float(subject.target[p]))}"
-        for p in subject.shown
+        + f", {subject.target_name} = {nice(float(subject.target[position]))}"
+        for position, values in zip(
+            subject.shown, shown.itertuples(index=False), strict=True
+        )
     ]
+
+
+def _table(subject: Subject) -> pd.DataFrame:
+    """The user's columns without the target; the inputs where they are not there."""
+    raw = subject.inputs.raw_train
+    table = subject.inputs.train_inputs if raw is None else raw
+    is_target = [str(name) == subject.target_name for name in table.columns]
+    return table.loc[:, ~np.array(is_target)]
 
 
 def cell(value: Any) -> str:

@@ -52,7 +52,8 @@ class Chart:
         self.x_axis, self.y_axis = x, y
         self.width, self.height, self.title = width, height, title
         # How much a narrow screen shrinks it, for the style sheet to make up for.
-        size = "wide" if width > 600 else "medium" if width > 380 else "small"
+        wide = width > 600
+        size = "wide" if wide else "medium" if width > 380 else "small"
         self.kind = f"{size} {kind}".strip()
         self._x_marks, self._y_marks = x.marks(x_ticks), y.marks(y_ticks)
         # Room for the longest number, and for the name of the axis beside it.
@@ -60,7 +61,13 @@ class Chart:
         name_room = 20 if y.label else 0
         self.left = 14 + name_room + 7.2 * longest
         self.right, self.top = right, 12
-        self.bottom = (44 if x.label else 26) if self._x_marks or x.label else 10
+        # On a phone the words of a wide chart are twice as tall.
+        self._tick_room = 21 if wide else 17
+        named = self._tick_room + (34 if wide else 27)
+        numbered = self._tick_room + 9
+        self.bottom = 10
+        if self._x_marks or x.label:
+            self.bottom = named if x.label else numbered
         self.x = Scale(x.low, x.high, self.left, width - self.right)
         self.y = Scale(y.low, y.high, height - self.bottom, self.top)
         self._marks: list[str] = []
@@ -177,9 +184,10 @@ class Chart:
         line = f"M{number(self.left)} {base}H{self.width - self.right}"
         parts = [f'<path class="axis" d="{line}"/>']
         for value, text in self._x_marks:
+            x = number(float(self.x(value)))
             parts.append(
-                f'<text class="tick" text-anchor="middle" x="'
-                f'{number(float(self.x(value)))}" y="{base + 17}">{escape(text)}</text>'
+                f'<text class="tick" text-anchor="middle" x="{x}" '
+                f'y="{base + self._tick_room}">{escape(text)}</text>'
             )
         for value, text in self._y_marks:
             parts.append(

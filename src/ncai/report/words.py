@@ -36,11 +36,11 @@ def decimals_for(values) -> int:
     return max(0, 3 - max(0, math.floor(math.log10(max(largest, 1.0)))))
 
 
-def fixed(value: float | None, decimals: int = 3) -> str:
-    """A number with so many decimals, for columns that line up."""
+def fixed(value: float | None, decimals: int = 3, sign: bool = False) -> str:
+    """A number with so many decimals, for columns that line up; `sign` also if plus."""
     if value is None or not math.isfinite(value):
         return "\u2013"
-    return f"{value:,.{decimals}f}".replace("-", MINUS)
+    return f"{value:{'+' if sign else ''},.{decimals}f}".replace("-", MINUS)
 
 
 def percent(share: float | None, decimals: int = 0) -> str:

@@ -60,7 +60,7 @@ def content(inputs: ReportInputs) -> dict[str, Any]:
     densities = [densities_over(subject, feature) for feature in features]
     explorers = [noise.explorer(subject, one, titles) for one in densities]
     columns, columns_left_out = facts.column_table(subject)
-    names = [subject.names[feature] for feature in features]
+    names = [subject.groups[feature].name for feature in features]
     script = _text("report.js")
     return {
         "subject": subject,
