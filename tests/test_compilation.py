@@ -9,19 +9,13 @@ import pytest
 from ncai import compilation
 
 
-def folder_in_use(tmp_path, **environment):
+def said_by(code, tmp_path, **environment):
     """What a new process says; JAX's setting is left as a user would have it."""
     inherited = {
         name: value
         for name, value in os.environ.items()
         if not name.startswith(("JAX_", "NCAI_", "XDG_"))
     }
-    code = (
-        "import jax\n"
-        "from ncai.compilation import keep_compiled_programs\n"
-        "print(keep_compiled_programs())\n"
-        "print(jax.config.jax_compilation_cache_dir)\n"
-    )
     run = subprocess.run(
         [sys.executable, "-c", code],
         env=inherited | {"XDG_CACHE_HOME": str(tmp_path)} | environment,
@@ -32,10 +26,33 @@ def folder_in_use(tmp_path, **environment):
     return run.stdout.split()
 
 
+def folder_in_use(tmp_path, **environment):
+    code = (
+        "import jax\n"
+        "from ncai.compilation import keep_compiled_programs\n"
+        "print(keep_compiled_programs())\n"
+        "print(jax.config.jax_compilation_cache_dir)\n"
+    )
+    return said_by(code, tmp_path, **environment)
+
+
 def test_on_by_default_in_a_private_folder(tmp_path):
     folder = tmp_path / "ncai" / "compiled"
     assert folder_in_use(tmp_path) == [str(folder)] * 2
     assert folder.stat().st_mode & 0o077 == 0
+
+
+def test_a_fit_keeps_its_first_programs_too(tmp_path):
+    code = (
+        "import numpy as np\n"
+        "from ncai import BNNRegressor\n"
+        "x = np.linspace(-1, 1, 20)[:, None]\n"
+        "BNNRegressor(max_steps=1, n_restarts=1).fit(x, x[:, 0])\n"
+    )
+    said_by(code, tmp_path)
+    kept = [path.name for path in (tmp_path / "ncai" / "compiled").iterdir()]
+    # Where each restart starts is drawn before any training.
+    assert any("_starting_state" in name for name in kept)
 
 
 def test_off_when_asked(tmp_path):

@@ -15,7 +15,7 @@ from typing import Any
 # Options for programs that run once a fit: compile in a hurry.
 RUN_ONCE: Any = {"xla_backend_optimization_level": 0}
 LARGEST_CACHE = 1_000_000_000  # bytes
-SHORTEST_COMPILATION = 0.2  # seconds worth a file
+SHORTEST_COMPILATION = 0.02  # seconds worth a file
 
 
 def user_cache_folder() -> Path | None:

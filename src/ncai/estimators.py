@@ -7,6 +7,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 
+from ncai.compilation import keep_compiled_programs
 from ncai.decomposition import Decomposition
 from ncai.diagnosis import LatentDiagnosis, diagnose_latents
 from ncai.fitting import Rows, fit_scaled, to_data
@@ -288,6 +289,8 @@ class BNNLVRegressor(RegressorMixin, BaseEstimator):
         settings = resolve(self._settings())
         seed = new_seed(self.random_state)
         X, y = validate(self, X, y, ensure_min_samples=2)
+        # JAX looks for its cache at the first program: turned on later it misses some.
+        keep_compiled_programs()
         weights = np.ones(len(X))
         if sample_weight is not None:
             weights = _check_sample_weight(
