@@ -27,7 +27,7 @@ def plain(network, weights, inputs, nodes=NODES):
     return jnp.moveaxis(by_row, (0, 1, 2), (2, 1, 0))
 
 
-@pytest.mark.parametrize("activation", ["leaky_relu", "relu", "tanh"])
+@pytest.mark.parametrize("activation", ["leaky_relu", "relu", "silu", "tanh"])
 @pytest.mark.parametrize("hidden", [(7,), (5, 4)])
 def test_values_and_gradients_are_those_of_the_network(activation, hidden):
     network, weights, inputs, factors = setting(activation, hidden)
@@ -67,8 +67,9 @@ def test_two_latent_dimensions():
     )
 
 
-def test_latents_that_enter_the_last_layer_are_as_those_of_any_network():
-    network = FlatNetwork(MLP((5, 4), latent_layer="last"), 2, 1, 1)
+@pytest.mark.parametrize("activation", ["leaky_relu", "silu"])
+def test_latents_that_enter_the_last_layer_are_as_those_of_any_network(activation):
+    network = FlatNetwork(MLP((5, 4), activation, latent_layer="last"), 2, 1, 1)
     weights = network.init(jax.random.key(1))
     inputs = jax.random.normal(jax.random.key(2), (6, 2))
     slow = jax.vmap(lambda z: jax.vmap(lambda x: network.apply(weights, x, z))(inputs))
@@ -88,6 +89,21 @@ def test_latents_that_enter_the_last_layer_are_as_those_of_any_network():
         )
     )(weights)
     np.testing.assert_allclose(quick, usual, atol=1e-4)
+
+
+def test_silu_of_sums_beyond_what_exp_can_hold():
+    """Its limits, 0 and the sum itself, and finite gradients."""
+    network, weights, inputs, factors = setting("silu")
+    far = 50 * weights  # sums of several hundred, whose parts cancel here and there
+    found = outputs_at_nodes(network, far, inputs, NODES)
+    expected = plain(network, far, inputs)
+    scale = np.abs(np.asarray(expected)).max()
+    np.testing.assert_allclose(found, expected, atol=1e-6 * scale)
+    weights = 1000 * weights
+    gradient = jax.grad(
+        lambda w: jnp.sum(factors * outputs_at_nodes(network, w, inputs, NODES))
+    )(weights)
+    assert np.isfinite(gradient).all()
 
 
 def test_an_unknown_place_of_the_latents_is_refused():
