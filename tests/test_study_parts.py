@@ -152,7 +152,7 @@ def test_distance_to_the_reference(tmp_path):
         row = mixing | {"num_chains": 2, "num_draws": 5}
         store.save(cell, Outcome(row, arrays), 1.0)
     found = distances(scale, store)
-    assert len(found) == 4
+    assert len(found) == 5  # MFVI and marginal by two priors, and the default
     # As standard deviations the two differ by the shift.
     np.testing.assert_allclose(found["variance_total"], 0.5)
     np.testing.assert_allclose(found["entropy_total"], np.mean(grid + 1.25), rtol=1e-6)

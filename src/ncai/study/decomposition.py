@@ -2,7 +2,8 @@
 
 By MFVI, NCAI and `marginal`, beside HMC as the gold standard (paper, fig:decomp). All
 have HMC's model (s_w = 10, s_z = 1, s_eps = 0.1), so that all approximate the same
-posterior; MFVI and NCAI come again with the benchmark's empirical Bayes for s_w.
+posterior; MFVI and NCAI come again with the benchmark's empirical Bayes for s_w. The
+estimator's default is there too, with its own network, prior and mixture of restarts.
 """
 
 from dataclasses import dataclass
@@ -11,12 +12,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ncai.estimators import BNNLVRegressor
 from ncai.fitting import to_data
 from ncai.inference.base import Inference, Training
 from ncai.inference.marginal import Marginal
 from ncai.inference.mean_field import MeanFieldVI
 from ncai.model import Model, Variance
 from ncai.posterior import GaussianPosterior
+from ncai.predictive import PredictiveDistribution
+from ncai.settings import METHOD_PRESETS
 from ncai.study.benchmark import BENCHMARK, penalties_at, rows_of, validation_scores
 from ncai.study.benchmark_scores import WEIGHT_DRAWS, predictive_at
 from ncai.study.cells import Cell, Outcome
@@ -29,7 +33,7 @@ from ncai.study.store import Store
 from ncai.types import WeightDraws
 
 DATASET, DRAW = "depeweg", 0
-REFERENCE = "hmc"
+REFERENCE, DEFAULT = "hmc", "default"
 LOW, HIGH, GRID_POINTS = -5.5, 5.5, 111
 MEASURES = ("entropy", "variance")
 PARTS = ("total", "aleatoric", "epistemic")
@@ -73,17 +77,29 @@ class DecompositionStudy:
                         **sizes,
                     )
                 )
+        ours = METHOD_PRESETS["default", "marginal"]
+        whole = scale.name == "paper"
+        cells.append(
+            Cell.of(
+                self.name,
+                method=DEFAULT,
+                weight_prior="own",
+                restarts=ours["n_restarts"] if whole else scale.restarts,
+                max_steps=min(ours["max_steps"], scale.max_steps),
+            )
+        )
         return cells
 
     def run(self, cell: Cell) -> Outcome:
         """Uncertainties over a grid of x, by entropy and by variance."""
         known = known_problem(DATASET, DRAW)
-        if cell["method"] == REFERENCE:
-            draws, row = reference_draws(cell, known)
-        else:
-            draws, row = _approximation(cell, known)
         grid = np.linspace(LOW, HIGH, GRID_POINTS)[:, None]
-        predictive = predictive_at(known.model.network, draws, grid)
+        if cell["method"] == DEFAULT:
+            predictive, row = _default(cell, known, grid)
+        else:
+            draw = reference_draws if cell["method"] == REFERENCE else _approximation
+            draws, row = draw(cell, known)
+            predictive = predictive_at(known.model.network, draws, grid)
         train = known.drawn.train
         arrays = {
             "grid": grid[:, 0],
@@ -96,6 +112,19 @@ class DecompositionStudy:
             for part in PARTS:
                 arrays[f"{measure}_{part}"] = getattr(parts, part)
         return Outcome(row, {k: np.asarray(a, np.float32) for k, a in arrays.items()})
+
+
+def _default(
+    cell: Cell, known: KnownProblem, grid: np.ndarray
+) -> tuple[PredictiveDistribution, dict]:
+    """`BNNLVRegressor()`, which is told nothing of the truth but the rows."""
+    train = known.drawn.train
+    model = BNNLVRegressor(
+        n_restarts=cell["restarts"], max_steps=cell["max_steps"], random_state=cell.seed
+    ).fit(train.inputs, train.targets[:, 0])
+    valid = known.drawn.valid
+    score = model.log_score(valid.inputs, valid.targets[:, 0])
+    return model.predict_dist(grid), {"validation": float(score)}
 
 
 def _approximation(cell: Cell, known: KnownProblem) -> tuple[WeightDraws, dict]:

@@ -12,8 +12,18 @@ from ncai.study.scales import Scale
 from ncai.study.store import Store
 from ncai.study.tables import Table
 
-METHODS = {"mfvi": "MFVI", "ncai": "NCAI", "marginal": "marginal", "hmc": "HMC"}
-PRIORS = {"shared": "10, as HMC's", "empirical": "empirical Bayes"}
+METHODS = {
+    "mfvi": "MFVI",
+    "ncai": "NCAI",
+    "marginal": "marginal",
+    "default": "default",
+    "hmc": "HMC",
+}
+PRIORS = {
+    "shared": "10, as HMC's",
+    "empirical": "empirical Bayes",
+    "own": "its own network",
+}
 
 
 class Found(NamedTuple):

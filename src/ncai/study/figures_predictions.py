@@ -6,7 +6,7 @@ from matplotlib.figure import Figure
 from scipy.stats import gaussian_kde
 
 from ncai.study.cells import Outcome
-from ncai.study.decomposition import PARTS
+from ncai.study.decomposition import DEFAULT, PARTS
 from ncai.study.decomposition_tables import METHODS, load
 from ncai.study.qualitative import ONE_DIMENSIONAL, QUALITATIVE
 from ncai.study.scales import Scale
@@ -111,11 +111,9 @@ def decomposition_figure(measure: str):
 
     def draw(scale: Scale, store: Store) -> Figure | None:
         reference, others = load(scale, store)
-        shown = {
-            method: others[method, "shared"]
-            for method in ("mfvi", "ncai", "marginal")
-            if (method, "shared") in others
-        }
+        wanted = [(method, "shared") for method in ("mfvi", "ncai", "marginal")]
+        wanted.append((DEFAULT, "own"))
+        shown = {key[0]: others[key] for key in wanted if key in others}
         if reference is not None:
             shown["hmc"] = reference
         if not shown:
