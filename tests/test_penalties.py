@@ -278,6 +278,16 @@ def test_collinear_latents_are_finite_whatever_the_rounding():
         assert np.isfinite(value), seed
 
 
+@pytest.mark.parametrize("narrow", [1e-2, 1e-3, 1e-4])
+def test_hz_of_latents_of_very_different_width(narrow):
+    """In float32: a nearly collapsed latent is Gaussian or not as a wide one is."""
+    points = np.random.default_rng(0).standard_normal((750, 2))
+    ones = jnp.ones(750, jnp.float32)
+    alike = henze_zirkler(jnp.asarray(points, jnp.float32), ones)
+    unlike = henze_zirkler(jnp.asarray(points * [1, narrow], jnp.float32), ones)
+    np.testing.assert_allclose(unlike, alike, rtol=1e-2)
+
+
 def test_constant_columns_correlate_with_nothing():
     latents, inputs, targets = rows(96, 1)
     found = statistics(

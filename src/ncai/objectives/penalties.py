@@ -32,15 +32,21 @@ def weighted_moments(points: Float[Array, "N K"], row_weights: Float[Array, "N"]
 
 
 def whiten(points: Float[Array, "N K"], row_weights: Float[Array, "N"]):
-    """Points with mean 0 and identity covariance; a ridge guards a singular one."""
+    """Points with mean 0 and identity covariance; a ridge guards a singular one.
+
+    Columns are scaled first, so that the ridge is small beside each of them: one latent
+    may be far narrower than another.
+    """
     mean, covariance = weighted_moments(points, row_weights)
     dims = points.shape[1]
-    centred = points - mean
+    widths = jnp.sqrt(jnp.diag(covariance) + TINY)
+    scaled = (points - mean) / widths
     if dims == 1:
-        return centred / jnp.sqrt(covariance[0, 0] + TINY)
-    ridge = RELATIVE_RIDGE * jnp.trace(covariance) / dims + TINY
-    factor = jnp.linalg.cholesky(covariance + ridge * jnp.eye(dims))
-    return jax.scipy.linalg.solve_triangular(factor, centred.T, lower=True).T
+        return scaled
+    correlation = covariance / jnp.outer(widths, widths)
+    correlation = jnp.where(np.eye(dims, dtype=bool), 1 + RELATIVE_RIDGE, correlation)
+    factor = jnp.linalg.cholesky(correlation)
+    return jax.scipy.linalg.solve_triangular(factor, scaled.T, lower=True).T
 
 
 def hz_bandwidth(num_rows, dims: int):
