@@ -14,6 +14,7 @@ from command_line import QUICK, refused, run
 from ncai import BNNLVRegressor, compare, fit_command, table_fit, table_io
 from ncai.command_arguments import without_infinity
 from ncai.model_header import read_header
+from ncai.model_inspection import cut_short
 
 
 @pytest.fixture(scope="module")
@@ -314,6 +315,50 @@ def test_inspect_tells_all_without_loading_jax(folder):
     found = json.loads(run("inspect", folder / "h.ncai", "--json").stdout)
     assert found["settings"]["inference"] == "mfvi"
     assert found["scores"] == fitted(folder)["scores"]
+
+
+def test_inspect_shows_the_settings_that_a_preset_filled_in(tmp_path, monkeypatch):
+    rng = np.random.default_rng(0)
+    x = rng.uniform(size=60)
+    rows = pd.DataFrame({"row_id": np.arange(60), "x": x, "y": np.exp(rng.normal(x))})
+    rows.to_csv(tmp_path / "rows.csv", index=False)
+    handed = []
+    monkeypatch.setattr(
+        "ncai.report.write_report", lambda _, given: handed.append(given)
+    )
+    out = ("--out", tmp_path / "m.ncai", "--report", tmp_path / "r.html")
+    steps = ("--max-steps", 20_000, "--time-limit", "0.2s", "--restarts", 2)
+    told = run("fit", tmp_path / "rows.csv", "--target", "y", *out, *steps, "--seed", 7)
+    assert told.exit_code == 0, told.stderr
+    found = json.loads(run("inspect", tmp_path / "m.ncai", "--json").stdout)
+    settings = found["settings"]
+    assert (settings["inference"], settings["hidden"]) == ("marginal", [50, 50])
+    assert settings["max_steps"] == 20_000
+    transform = settings["target_transform"]
+    assert transform in ("none", "log")
+    assert (found["seed"], settings["random_state"]) == (7, 7)
+    assert "'row_id' looks like a row number" in found["warnings"][0]
+    assert "'row_id' looks like a row number" in told.stderr
+    assert "'row_id' looks like a row number" in handed[0].data_notes[-1]
+    shown = " ".join(run("inspect", tmp_path / "m.ncai").stdout.split())
+    assert "inference=marginal, preset=default, hidden=50,50, activation=silu" in shown
+    assert "hz_weight" not in shown
+    assert "Seed 7 Rows" in shown
+    assert "Warnings column 'row_id' looks like" in shown
+    # What was learned, and that time ran out, stand in the summary of the fit too.
+    words = {"none": "learned as it is", "log": "learned as its logarithm"}[transform]
+    assert f"Target y, {words}" in shown
+    for text in (shown, " ".join(told.stdout.split())):
+        assert words in text
+        assert "the time limit cut training short, after" in text
+
+
+def test_only_a_cut_of_the_training_itself_is_told():
+    trial = "trial marginal: time limit after 9 steps"
+    assert cut_short([trial, "marginal: plateau after 100 steps"]) is None
+    assert cut_short(["elbo: step limit after 100 steps"]) is None
+    assert "short, after 9 steps:" in cut_short([trial])
+    assert "short, after 40 draws:" in cut_short(["hmc: time limit after 40 draws"])
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,9 @@ from pathlib import Path
 from typing import Any
 
 from ncai import fit_summary, model_tables, table_fit
+from ncai.column_notes import counted
 from ncai.command_arguments import print_json
+from ncai.model_inspection import cut_short
 
 
 @dataclass(frozen=True)
@@ -62,7 +64,7 @@ def run_fit(request: FitRequest, console, tell: Callable[[str], None]) -> bool:
     preparer = tables.preparer
     if request.form == "text":
         used = len(preparer.get_feature_names_out())
-        title = f"Columns ({used} inputs made of them)"
+        title = f"Columns ({counted(used, 'input')} made of them)"
         console.print(title, style="bold", highlight=False)
         console.print(model_tables.column_table(preparer.notes_))
         console.print()
@@ -144,7 +146,9 @@ def _as_json(request: FitRequest, model, preparer) -> dict[str, Any]:
         "num_train": table["num_train"],
         "num_test": table["num_test"],
         "fit_seconds": model.fit_seconds_,
+        "target_transform": model.settings_["target_transform"],
         "stop_reasons": list(model.stop_reasons_),
+        "cut_short": cut_short(model.stop_reasons_),
         "scores": table["scores"],
         "diagnosis": table["diagnosis"],
     }
@@ -165,9 +169,14 @@ def _write_report(path: Path, request: FitRequest, tables, model, scores) -> Non
             raw_train=tables.train.raw,
             groups=tables.preparer.groups(),
             target_name=request.target,
-            data_notes=tables.preparer.describe(),
+            data_notes=[*tables.preparer.describe(), *_as_sentences(tables)],
             scores=scores,
             command=request.command,
             title=f"{request.target} from {table_fit.table_name(request.data)}",
         ),
     )
+
+
+def _as_sentences(tables) -> list[str]:
+    """What to look at in the columns, as the report's own text has it."""
+    return [f"Look at this: {words}" for words in tables.preparer.warnings_]

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ncai.evaluation import paired_difference
+from ncai.model_inspection import cut_short, learned_as
 from ncai.table_fit import FitTables
 
 if TYPE_CHECKING:
@@ -64,7 +65,11 @@ def verdict_lines(
     model: "BNNLVRegressor", diagnosis: "LatentDiagnosis | None"
 ) -> list[tuple[str, str]]:
     """How training went and what became of z, as labels and sentences."""
-    lines = list(zip(("Stages", *[""] * 9), model.stop_reasons_, strict=False))
+    reasons: list[str] = model.stop_reasons_ or []
+    lines = [("Target", learned_as(model.settings_))]
+    lines += zip(("Stages", *[""] * 9), reasons, strict=False)
+    if cut := cut_short(reasons):
+        lines.append(("Note", cut))
     if diagnosis is not None:
         lines += [
             ("Latent", diagnosis.independence_verdict),

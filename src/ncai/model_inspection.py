@@ -1,5 +1,6 @@
 """`ncai inspect` and `ncai diagnose`: what a model file says, without running it."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -7,6 +8,20 @@ from typing import Any
 from ncai.model_header import read_header
 
 MOST_SHOWN = 30
+# Settings that a person looks for first, and those that only some methods read.
+_FIRST = ("inference", "preset", "hidden", "activation", "latent_dim", "n_restarts")
+_FIRST = (*_FIRST, "max_steps", "time_limit", "target_transform")
+_SAMPLERS = ("hmc", "hmc_marginal")
+_OF_SAMPLERS = ("n_chains", "n_draws", "n_warmup")
+_OF_NCAI = ("hz_weight", "hz_tolerance", "hz_slack", "offdiagonal_weight")
+_OF_NCAI = (*_OF_NCAI, "dependence_weight", "input_tolerance", "target_tolerance")
+_OF_NCAI = (*_OF_NCAI, "multipliers", "penalise", "ramp_fraction")
+_NOT_SHOWN = ("progress", "random_state")
+_LEARNED = {
+    "none": "learned as it is",
+    "log": "learned as its logarithm",
+    "yeo_johnson": "learned as a power of it (Yeo-Johnson)",
+}
 
 
 def inspect_model(path: str | Path) -> dict[str, Any]:
@@ -14,6 +29,10 @@ def inspect_model(path: str | Path) -> dict[str, Any]:
     header, shapes = read_header(path)
     table = header.get("table") or {}
     preparer = table.get("preparer") or {}
+    given = header.get("params") or {}
+    # Presets filled in; what is not stored there is as it was given.
+    settings = {**given, **(header.get("settings") or {})}
+    reasons = header.get("stop_reasons") or []
     return {
         "file": str(path),
         "bytes": Path(path).stat().st_size,
@@ -22,12 +41,15 @@ def inspect_model(path: str | Path) -> dict[str, Any]:
         "versions": header.get("versions") or {},
         "target": table.get("target"),
         "columns": preparer.get("notes") or {},
+        "warnings": preparer.get("warnings") or [],
         "inputs": header.get("feature_names"),
         "num_inputs": (header.get("dims") or [None])[0],
         "num_weights": header.get("num_weights"),
-        "settings": header.get("params") or {},
-        "seed": header.get("seed"),
-        "stop_reasons": header.get("stop_reasons") or [],
+        "settings": settings,
+        # The one that repeats the fit; None if none was given.
+        "seed": given.get("random_state"),
+        "stop_reasons": reasons,
+        "cut_short": cut_short(reasons),
         "fit_seconds": header.get("fit_seconds"),
         "interrupted": header.get("interrupted"),
         "num_train": table.get("num_train"),
@@ -46,11 +68,6 @@ def shown_lines(found: dict[str, Any]) -> list[tuple[str, str]]:
         f"{name} {number}"
         for name, number in {"ncai": found["ncai"], **found["versions"]}.items()
     )
-    settings = ", ".join(
-        f"{name}={value}"
-        for name, value in found["settings"].items()
-        if value is not None and name not in ("progress", "random_state")
-    )
     rows = []
     if found["num_train"]:
         rows = [("Rows", f"{found['num_train']} to fit, {found['num_test']} to score")]
@@ -58,12 +75,14 @@ def shown_lines(found: dict[str, Any]) -> list[tuple[str, str]]:
         ("File", f"{found['file']} ({found['bytes']:,} bytes)"),
         ("Model", f"{found['estimator']}, {found['num_weights']} weights"),
         ("Written by", versions),
-        *([("Target", found["target"])] if found["target"] else []),
+        ("Target", learned_as(found["settings"], found["target"])),
         ("Inputs", _names(found)),
-        ("Settings", settings),
-        ("Seed", str(found["settings"].get("random_state", found["seed"]))),
+        ("Settings", _settings_text(found["settings"])),
+        ("Seed", "none given" if found["seed"] is None else str(found["seed"])),
         *rows,
         *zip(("Stages", *[""] * 9), found["stop_reasons"], strict=False),
+        *([("Note", found["cut_short"])] if found["cut_short"] else []),
+        *zip(("Warnings", *[""] * 99), found["warnings"], strict=False),
     ]
     if found["diagnosis"]:
         lines += [
@@ -73,6 +92,49 @@ def shown_lines(found: dict[str, Any]) -> list[tuple[str, str]]:
     if found["command"]:
         lines.append(("Command", found["command"]))
     return lines
+
+
+def learned_as(settings: Mapping[str, Any], target: str | None = None) -> str:
+    """Which transform of the target was learned, in words."""
+    name = settings.get("target_transform") or "none"
+    learned = _LEARNED.get(name, f"learned as {name} of it")
+    return f"{target}, {learned}" if target else learned
+
+
+def cut_short(stop_reasons: Sequence[str]) -> str | None:
+    """A sentence if the time limit ended the training before it was done."""
+    # Trials have a small share of the time anyway, and only choose a transform; but
+    # where no time was left for more they are all that there is.
+    main = [one for one in stop_reasons if not one.startswith("trial ")]
+    cut = [one for one in main or stop_reasons if ": time limit" in one]
+    if not cut:
+        return None
+    done = cut[-1].partition("time limit ")[2]
+    return (
+        f"the time limit cut training short, {done}: more time may well give better "
+        "predictions."
+    )
+
+
+def _settings_text(settings: Mapping[str, Any]) -> str:
+    """Settings that the method reads, the main ones first."""
+    inference = settings.get("inference")
+    left_out = {
+        *_NOT_SHOWN,
+        *(() if inference in _SAMPLERS else _OF_SAMPLERS),
+        *(() if inference == "ncai" else _OF_NCAI),
+    }
+    names = [*_FIRST, *(name for name in settings if name not in _FIRST)]
+    return ", ".join(
+        f"{name}={_plain(settings[name])}"
+        for name in names
+        if settings.get(name) is not None and name not in left_out
+    )
+
+
+def _plain(value: Any) -> str:
+    """Without blanks, as an option takes it: 50,50."""
+    return ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
 
 
 def _names(found: dict[str, Any]) -> str:
