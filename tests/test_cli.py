@@ -10,7 +10,7 @@ import pandas as pd
 import pytest
 
 from command_line import QUICK, refused, run
-from ncai import __version__, table_fit, table_options, table_output
+from ncai import __version__, table_fit, table_options, table_output, table_predict
 from ncai.optimise import FitFailedError
 
 COMMANDS = ("demo", "fit", "predict", "evaluate", "diagnose", "inspect", "compare")
@@ -137,6 +137,28 @@ def test_predict_adds_what_is_asked_for(trained, tmp_path):
     np.testing.assert_allclose(total, found["std"], rtol=0.05)
 
 
+@pytest.mark.parametrize(
+    ("share", "name"),
+    [
+        *((0.05, "05"), (0.5, "50"), (0.95, "95"), (0.975, "97.5"), (0.001, "00.1")),
+        *((0.9999, "99.99"), (0.0001, "00.01"), (1e-7, "00.00001"), (0.07, "07")),
+        *((0.1234567, "12.34567"), (0.12345678, "12.345678")),
+    ],
+)
+def test_columns_of_levels_are_named_to_the_last_digit(share, name):
+    assert table_predict._percent(share) == name
+
+
+def test_fine_levels_have_columns_of_their_own(trained):
+    folder, _ = trained
+    options = ("--level", 0.9999, "--quantiles", "0.0001,0.1234567,0.12345678,0.9999")
+    found = run("predict", folder / "m.ncai", folder / "data.csv", *options)
+    assert list(predictions(found.stdout).columns[2:]) == [
+        *("lower_99.99", "upper_99.99"),
+        *("q00.01", "q12.34567", "q12.345678", "q99.99"),
+    ]
+
+
 # ----- Refusals -----------------------------------------------------------------------
 
 BAD_TABLES = {
@@ -212,13 +234,25 @@ def test_fit_refuses_a_bad_option(options, words, data, tmp_path):
 
 
 def test_no_command_replaces_a_file_unasked(data, tmp_path):
-    (tmp_path / "kept").write_text("mine")
-    out = ["--out", tmp_path / "kept"]
+    (tmp_path / "kept.csv").write_text("mine")
+    out = ["--out", tmp_path / "kept.csv"]
     assert refused(run("fit", data, "--target", "y", *out), "kept", "--force")
     assert refused(run("predict", "m.ncai", data, *out), "kept", "--force")
-    assert (tmp_path / "kept").read_text() == "mine"
+    assert (tmp_path / "kept.csv").read_text() == "mine"
     same = run("fit", data, "--target", "y", "--out", data, "--force")
     assert refused(same, "also an input")
+
+
+def test_a_name_must_say_what_is_written(data, tmp_path):
+    predict = run("predict", "m.ncai", data, "--out", tmp_path / "p.xlsx")
+    assert refused(predict, "--out", "p.xlsx must end in .csv,", "or .pq.")
+    fit = ("fit", data, "--target", "y", "--out", tmp_path / "m.ncai")
+    report = run(*fit, "--report", tmp_path / "r.pdf")
+    assert refused(report, "--report", "r.pdf must end in .html or .htm.")
+    figure = ("--figure", tmp_path / "c.pdf")
+    compared = run("compare", data, "--target", "y", *figure)
+    assert refused(compared, "--figure", "c.pdf must end in .png.")
+    assert not list(tmp_path.iterdir())
 
 
 def test_fit_refuses_a_place_it_cannot_write(data, tmp_path, monkeypatch):

@@ -133,7 +133,8 @@ def test_a_report_must_have_a_place(folder, tmp_path):
     usual += ["--out", tmp_path / "m.ncai"]
     (tmp_path / "r.html").write_text("mine")
     assert refused(run(*usual, "--report", tmp_path / "r.html"), "r.html", "--force")
-    assert refused(run(*usual, "--report", tmp_path / "m.ncai"), "also --out")
+    both = ("--out", tmp_path / "m.html", "--report", tmp_path / "m.html")
+    assert refused(run(*usual, *both), "also --out")
     assert (tmp_path / "r.html").read_text() == "mine"
 
 

@@ -66,9 +66,11 @@ def predict(
     ignored. The table is read and written in pieces, so it may be larger than memory.
     """
     from ncai import table_options as options
+    from ncai.table_io import ENDINGS
 
     path = None if out == "-" else Path(out)
     if path is not None:
+        options.check_ending(path, ENDINGS, "--out")
         inputs = [model, *([Path(data)] if data != "-" else [])]
         options.check_output(path, force, inputs)
     levels = options.parse_quantiles(quantiles)

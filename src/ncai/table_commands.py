@@ -128,6 +128,7 @@ def fit(
     inputs += [rows for rows in (valid_rows, test_rows) if isinstance(rows, Path)]
     options.check_output(out, force, inputs)
     if report is not None:
+        options.check_ending(report, (".html", ".htm"), "--report")
         options.check_output(report, force, [*inputs, out], "--report")
         if report.absolute() == out.absolute():
             raise ValueError(f"--report {report} is also --out; choose another name.")
@@ -212,10 +213,11 @@ def compare(
     from ncai import table_options as options
 
     inputs = [Path(data)] if data != "-" else []
+    options.check_ending(figure, (".png",), "--figure")
     options.check_output(figure, force, inputs, "--figure")
     if out is not None:
-        options.check_output(out, force, [*inputs, figure])
         options.check_ending(out, (".csv", ".json"), "--out")
+        options.check_output(out, force, [*inputs, figure])
     settings = {
         "preset": preset,
         "hidden": options.parse_layers(hidden),

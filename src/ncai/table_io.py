@@ -23,7 +23,7 @@ from ncai.atomic import require_file
 STANDARD_INPUT = "-"
 TEXT_ENDINGS = {".csv": ",", ".csv.gz": ",", ".tsv": "\t", ".tsv.gz": "\t"}
 PARQUET_ENDINGS = (".parquet", ".pq")
-ENDINGS = (*TEXT_ENDINGS, PARQUET_ENDINGS[0])
+ENDINGS = (*TEXT_ENDINGS, *PARQUET_ENDINGS)
 # A piece of this many rows takes some tens of megabytes with a hundred columns.
 CHUNK_ROWS = 10_000
 _GZIP, _PARQUET = b"\x1f\x8b", b"PAR1"

@@ -108,8 +108,10 @@ def check_output(
 
 def check_ending(path: Path, endings: tuple[str, ...], option: str) -> None:
     """Refuse a name that does not say what to write."""
-    if path.suffix.lower() not in endings:
-        raise ValueError(f"{option} {path} must end in {' or '.join(endings)}.")
+    if not path.name.lower().endswith(endings):
+        *most, last = endings
+        listed = f"{', '.join(most)} or {last}" if most else last
+        raise ValueError(f"{option} {path} must end in {listed}.")
 
 
 def in_options(message: str) -> str:

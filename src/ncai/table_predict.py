@@ -6,6 +6,7 @@ memory gives what a small one would.
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -203,6 +204,11 @@ def _by_output(columns: Mapping[str, np.ndarray]):
 
 
 def _percent(share: float) -> str:
-    """A share as percent with at least two digits: 0.05 is 05, 0.975 is 97.5."""
-    percent = round(100 * share, 6)
-    return f"{percent:02.0f}" if percent == round(percent) else f"{percent:04.3g}"
+    """A share as percent, two digits before the point: 0.05 is 05, 0.975 is 97.5.
+
+    No digit is rounded away, so that two shares never have one name.
+    """
+    percent = f"{100 * Decimal(repr(float(share))):f}"
+    whole, _, rest = percent.partition(".")
+    rest = rest.rstrip("0")
+    return whole.zfill(2) + (f".{rest}" if rest else "")
