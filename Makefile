@@ -22,7 +22,7 @@ $(VENV)/.ready: pyproject.toml constraints.txt
 	@touch $@
 
 demo: setup
-	$(BIN)/ncai demo
+	$(BIN)/ncai demo --force
 
 # A file of tests stays with one worker: what its tests share is then made once.
 test: setup

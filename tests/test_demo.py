@@ -2,7 +2,8 @@
 
 import re
 
-from command_line import run
+from command_line import refused, run
+from ncai import demo
 from ncai.demo import PICTURE, REPORT
 
 
@@ -30,3 +31,14 @@ def test_quick_demo_prints_a_table_and_writes_picture_and_report(tmp_path):
         (line,) = [s for s in result.stdout.splitlines() if f" {name} " in s]
         score = re.search(r"[-\u2212]\d+\.\d{3}", line).group()
         assert f">{score.replace('-', chr(0x2212))}</td>" in page
+
+
+def test_demo_replaces_no_file_unasked(tmp_path, monkeypatch):
+    asked = []
+    monkeypatch.setattr(demo, "run_demo", lambda out, *_: asked.append(out) or [])
+    monkeypatch.setattr(demo, "table", lambda rows: "")
+    (tmp_path / REPORT).write_text("mine")
+    assert refused(run("demo", "--quick", "--out", tmp_path), REPORT, "--force")
+    assert not asked
+    assert run("demo", "--quick", "--out", tmp_path, "--force").exit_code == 0
+    assert asked == [tmp_path]

@@ -15,7 +15,7 @@ import typer
 
 from ncai import __version__
 from ncai.bench_commands import add_bench
-from ncai.command_arguments import EXIT_INTERRUPTED
+from ncai.command_arguments import EXIT_INTERRUPTED, Force
 from ncai.dataset_commands import add_datasets
 from ncai.model_commands import add_models
 from ncai.study_commands import add_study
@@ -150,6 +150,7 @@ def demo(
     quick: Annotated[
         bool, typer.Option("--quick", help="A few steps only: a check, poor fits.")
     ] = False,
+    force: Force = False,
 ) -> None:
     """Fit an example with a known truth, three ways; draw it and write a report.
 
@@ -157,8 +158,13 @@ def demo(
     """
     from rich.console import Console
 
+    from ncai import table_options as options
     from ncai.demo import PICTURE, REPORT, run_demo, table
 
+    for name in (PICTURE, REPORT):
+        # The folder is made by the demo, and what is not there is not replaced.
+        if (out / name).exists():
+            options.check_output(out / name, force, [])
     rows = run_demo(out, seed, quick, _is_terminal(), lambda s: typer.echo(s, err=True))
     Console().print(table(rows))
     typer.echo(f"Picture: {out / PICTURE}")
