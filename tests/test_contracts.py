@@ -516,7 +516,9 @@ def test_latent_posterior_agrees_with_brute_force(method):
     found = model.latent_posterior(x, y)
 
     network = model.posterior_.model.network
-    draws = model.posterior_.draw(jax.random.key(model.seed_), 64)
+    # Across restarts and chains z has no common meaning: one of them is taken.
+    one = model.posterior_.select(0)
+    draws = one.draw(jax.random.key(model.seed_), 64)
     inputs = model.scaling_.inputs(x)
     targets = (y - model.scaling_.target_shift) / model.scaling_.target_scale
     z = np.linspace(-6, 6, 4001)[:, None]
@@ -613,6 +615,70 @@ def test_draws_of_the_latents_have_their_exact_distribution():
     assert found.mean() == pytest.approx(centre, abs=0.03)
     assert found.std() == pytest.approx(width, rel=0.04)
     assert stats.kstest(found[:, 0], "norm", (centre, width)).pvalue > 1e-3
+
+
+def flipped_hmc():
+    """Two chains of "hmc" that begin at the same function, with z of opposite signs."""
+    first = fitted("hmc")
+    samples = first.posterior_.samples
+    weights, latents = (np.asarray(a[0, -1]) for a in samples[:2])
+    network = first.posterior_.model.network
+    layers = network.unflatten(weights)
+    layers[0]["latent"] = -layers[0]["latent"]
+    flipped = np.asarray(network.flatten(layers))
+    start = {
+        "weights": np.stack([weights, flipped]),
+        "latents": np.stack([latents, -latents]),
+    }
+    return fit(estimator("hmc", start=start), *data())
+
+
+def test_chains_of_opposite_sign_leave_one_meaning_of_z(tmp_path):
+    model = flipped_hmc()
+    x, y = data()
+    samples = np.asarray(model.posterior_.samples.latents)
+    chains = samples.mean(axis=1)[..., 0]
+    assert np.corrcoef(chains)[0, 1] < -0.5  # the case is what it says
+    np.testing.assert_allclose(model.latent_posterior_.mean[:, 0], chains[0], atol=1e-5)
+    np.testing.assert_array_equal(
+        model.latent_posterior(x, y).mean, model.latent_posterior_.mean
+    )
+    drawn = model.sample_latents(x, y)
+    assert (samples[0] == drawn.astype("f4")).any(axis=0).all()
+    # The error of the pairs (W, z), in NumPy.
+    network = model.posterior_.model.network
+    inputs = model.scaling_.inputs(x)
+    weights = np.asarray(model.posterior_.samples.weights)
+    targets = (y - model.scaling_.target_shift) / model.scaling_.target_scale
+    errors = [
+        np.mean((forward(network, w, inputs, z)[:, 0] - targets) ** 2)
+        for w, z in zip(
+            weights.reshape(-1, NUM_WEIGHTS), samples.reshape(-1, 40, 1), strict=True
+        )
+    ]
+    exact = np.mean(errors) * model.scaling_.target_scale[0] ** 2
+    # Of 256 draws: each of the 50 five or six times.
+    assert model.reconstruction_mse() == pytest.approx(exact, rel=0.05)
+    model.save(tmp_path / "model", include_training=True)
+    loaded = BNNLVRegressor.load(tmp_path / "model")
+    assert loaded.reconstruction_mse() == model.reconstruction_mse()
+    np.testing.assert_array_equal(loaded.sample_latents(x, y), drawn)
+
+
+def test_three_sampled_dimensions_of_z_are_at_hand_for_the_training_rows():
+    model = fitted("hmc", latent_dim=3)
+    x, y = data()
+    drawn = model.sample_latents(x, y)
+    samples = np.asarray(model.posterior_.samples.latents)[0]
+    assert (samples == drawn.astype("f4")).all(axis=2).any(axis=0).all()
+    assert model.latent_posterior(x, y).mean.shape == (40, 3)
+    assert model.diagnose(num_permutations=40).judged == "samples"
+    assert np.isfinite(model.reconstruction_mse())
+    for ask in (model.sample_latents, model.latent_posterior):
+        with pytest.raises(
+            ValueError, match=r"new rows .* latent_dim above 2 .* sampl"
+        ):
+            ask(x[::-1], y[::-1])
 
 
 def test_z_that_is_integrated_out_is_judged_by_its_draws():

@@ -122,6 +122,46 @@ def test_settings_and_reports_come_back(saved):
     assert loaded.n_features_in_ == 1
 
 
+def test_a_samplers_report_comes_back(path, tmp_path):
+    model = fitted("hmc_marginal")
+    model.save(path)
+    loaded = BNNLVRegressor.load(path)
+    assert loaded.sampler_report_ == model.sampler_report_
+    assert not loaded.sampler_report_.mixed
+    assert str(loaded.sampler_report_) == str(model.sampler_report_)
+    again = tmp_path / "again"
+    loaded.save(again)
+    assert BNNLVRegressor.load(again).sampler_report_ == model.sampler_report_
+
+    # JSON has no infinity; and files were written before they held the report.
+    def stuck(header):
+        found = header["sampler_report"] | {"max_rhat": "inf"}
+        return header | {"sampler_report": found}
+
+    rewrite(path, stuck)
+    assert BNNLVRegressor.load(path).sampler_report_.max_rhat == float("inf")
+    rewrite(path, lambda h: {k: v for k, v in h.items() if k != "sampler_report"})
+    older = BNNLVRegressor.load(path)
+    assert older.sampler_report_ is None
+    assert_same_predictions(model, older)
+
+
+def test_methods_that_do_not_sample_have_no_report(saved):
+    assert BNNLVRegressor.load(saved).sampler_report_ is None
+
+
+def test_sampled_latents_that_do_not_fit_the_rows_are_damage(path):
+    fitted("hmc").save(path, include_training=True)
+
+    def shorten(arrays):
+        cut = arrays["samples.latents"][:, :, 1:]
+        arrays["samples.latents"] = np.ascontiguousarray(cut)
+
+    rewrite(path, change_arrays=shorten)
+    with pytest.raises(ModelFileError, match=r"samples\.latents has shape"):
+        BNNLVRegressor.load(path)
+
+
 def test_a_loaded_model_saves_again(saved, tmp_path):
     again = tmp_path / "again"
     BNNLVRegressor.load(saved).save(again)

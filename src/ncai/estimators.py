@@ -23,9 +23,12 @@ from ncai.latent_inference import (
     infer_latents,
     reconstruction_error,
     sample_latents,
+    sampled_latents,
 )
 from ncai.memory import fit_bytes, prediction_bytes, warn_if_large
+from ncai.metrics import average_log_likelihood
 from ncai.networks import MLP, FlatNetwork, Network
+from ncai.posterior import SamplePosterior
 from ncai.predictive import PredictiveDistribution
 from ncai.progress import progress_bar
 from ncai.quadrature import LARGEST_DIM
@@ -132,11 +135,14 @@ class BNNLVRegressor(RegressorMixin, BaseEstimator):
         random_state: seed; the same seed gives the same result.
 
     Attributes:
-        latent_posterior_: mean and std of z for the rows trained on.
+        latent_posterior_: mean and std of z for the rows trained on; of a sampler those
+            of one chain, since the sign of z may be another in each.
         train_index_: which rows of X those are.
         restart_scores_: a score for each restart, higher is better, in the units of
             training (standardised y); `score_name_` says what it is. With "marginal"
             those of a first, quick fit come last, and then those of snapshots.
+        kept_restarts_: numbers of the restarts that predict, in the order of
+            `posterior_.shares`; None of a model read from a file.
         history_: averages of the objective and its terms, [chunks, restarts].
         stop_reasons_: why each stage of training ended, and after how many steps.
         restarts_lost_: restarts that became non-finite and were dropped.
@@ -160,6 +166,7 @@ class BNNLVRegressor(RegressorMixin, BaseEstimator):
     n_features_in_: int
     feature_names_in_: np.ndarray
     history_: dict[str, Any] | None
+    kept_restarts_: np.ndarray | None
     training_rows_: Rows | None
     train_index_: np.ndarray | None
     latent_posterior_: LatentPosterior | None
@@ -288,6 +295,8 @@ class BNNLVRegressor(RegressorMixin, BaseEstimator):
         """
         settings = resolve(self._settings())
         seed = new_seed(self.random_state)
+        # A fit that fails or is stopped leaves none, rather than that of other data.
+        vars(self).pop("posterior_", None)
         X, y = validate(self, X, y, ensure_min_samples=2)
         # JAX looks for its cache at the first program: turned on later it misses some.
         keep_compiled_programs()
@@ -333,6 +342,7 @@ class BNNLVRegressor(RegressorMixin, BaseEstimator):
         self.train_index_ = used[result.train_index]
         self.restart_scores_ = result.scores
         self.score_name_ = result.score_name
+        self.kept_restarts_ = result.kept
         self.history_ = result.fit.history
         self.stop_reasons_ = result.fit.stop_reasons
         self.restarts_lost_ = int((~result.fit.alive).sum())
@@ -458,7 +468,7 @@ class BNNLVRegressor(RegressorMixin, BaseEstimator):
     def log_score(self, X, y, sample_weight=None) -> float:
         """Average log predictive density of y, in the units of y; larger is better."""
         log_prob = self.predict_dist(X).log_prob(y)
-        return float(np.average(log_prob, weights=sample_weight))
+        return average_log_likelihood(log_prob, sample_weight)
 
     # ----- The latent variable --------------------------------------------------------
 
@@ -467,23 +477,43 @@ class BNNLVRegressor(RegressorMixin, BaseEstimator):
         check_is_fitted(self)
         self._need_latents("latent_posterior")
         rows = self._labelled(X, y)
+        if self.latent_posterior_ is not None and self._sampled_with(rows) is not None:
+            return self.latent_posterior_
         return infer_latents(self.posterior_, to_data(rows), len(rows), self.seed_)
 
     def sample_latents(self, X, y) -> np.ndarray:
         """A draw of z for each row whose y is known, [N, K], from p(z | x, y, W).
 
         From the distribution as it is, by quadrature; for K above 2 from a Gaussian.
+        Of the training rows of "hmc", those that it sampled.
         """
         check_is_fitted(self)
         self._need_latents("sample_latents")
         return self._draw_latents(self._labelled(X, y))
 
     def _draw_latents(self, rows: Rows) -> np.ndarray:
+        sampler = self._sampled_with(rows)
+        if sampler is not None:
+            return sampled_latents(sampler, self.seed_)
         if self.posterior_.model.network.latent_dim <= LARGEST_DIM:
             return sample_latents(self.posterior_, to_data(rows), len(rows), self.seed_)
         found = infer_latents(self.posterior_, to_data(rows), len(rows), self.seed_)
         normals = np.random.default_rng(self.seed_).standard_normal(found.mean.shape)
         return found.mean + found.std * normals
+
+    def _sampled_with(self, rows: Rows) -> SamplePosterior | None:
+        """The sampler's draws, if it drew z of just these rows beside W."""
+        known, found = self.training_rows_, self.posterior_
+        if (
+            known is not None
+            and len(rows) == len(known)
+            and isinstance(found, SamplePosterior)
+            and found.samples.latents.shape[2] == len(rows)
+            and np.allclose(rows.inputs, known.inputs)
+            and np.allclose(rows.targets, known.targets)
+        ):
+            return found
+        return None
 
     def _labelled(self, X, y) -> Rows:
         """Rows with their y, in the units of training."""

@@ -23,7 +23,7 @@ from ncai.latent_inference import LatentPosterior
 from ncai.model import PriorState
 from ncai.model_header import FORMAT, FORMAT_VERSION, ModelFileError, parse_header
 from ncai.networks import MLP, FlatNetwork
-from ncai.posterior import GaussianPosterior, SamplePosterior
+from ncai.posterior import GaussianPosterior, SamplePosterior, SamplerReport
 from ncai.scaling import Scaling
 from ncai.settings import build_model
 from ncai.target_transforms import TargetTransform
@@ -48,7 +48,7 @@ def describe(estimator, include_training: bool) -> tuple[dict, dict[str, np.ndar
     """Header and arrays of a fitted estimator."""
     from ncai import __version__
 
-    posterior = estimator.posterior_
+    posterior, sampler = estimator.posterior_, estimator.sampler_report_
     network = posterior.model.network
     custom = type(network.network) is not MLP
     header = {
@@ -76,6 +76,7 @@ def describe(estimator, include_training: bool) -> tuple[dict, dict[str, np.ndar
         "fit_seconds": estimator.fit_seconds_,
         "score_name": estimator.score_name_,
         "restart_scores": _plain(estimator.restart_scores_.tolist()),
+        "sampler_report": _plain(sampler and asdict(sampler)),
         # Of `ncai fit`: how to prepare a table, and what was found on the way.
         "table": _plain(getattr(estimator, "table_", None)),
     }
@@ -121,6 +122,8 @@ def describe(estimator, include_training: bool) -> tuple[dict, dict[str, np.ndar
         if estimator.latent_posterior_ is not None:
             arrays["latents.mean"] = estimator.latent_posterior_.mean
             arrays["latents.std"] = estimator.latent_posterior_.std
+        if isinstance(posterior, SamplePosterior) and posterior.samples.latents.size:
+            arrays["samples.latents"] = posterior.samples.latents
     return header, {name: np.asarray(array) for name, array in arrays.items()}
 
 
@@ -214,9 +217,8 @@ def _restore(cls, header: dict, arrays: dict, network, path):
 
     def unknowns(part):
         weights = arrays[f"{part}.weights"]
-        latents: Any = np.zeros(
-            (*weights.shape[:-1], 0, flat.latent_dim), weights.dtype
-        )
+        none = np.zeros((*weights.shape[:-1], 0, flat.latent_dim), weights.dtype)
+        latents: Any = arrays.get(f"{part}.latents", none)
         return Unknowns(weights, latents, arrays[f"{part}.log_noise_var"])
 
     if header["posterior"] == "gaussian":
@@ -263,8 +265,9 @@ def _restore(cls, header: dict, arrays: dict, network, path):
         [-np.inf if s is None else s for s in header["restart_scores"]], float
     )
     estimator.table_ = header.get("table")
-    estimator.sampler_report_ = None
+    estimator.sampler_report_ = _sampler_report(header.get("sampler_report"))
     estimator.history_ = None
+    estimator.kept_restarts_ = None
     estimator.training_rows_ = None
     estimator.train_index_ = None
     estimator.latent_posterior_ = None
@@ -280,6 +283,14 @@ def _restore(cls, header: dict, arrays: dict, network, path):
             arrays["latents.mean"], arrays["latents.std"]
         )
     return estimator
+
+
+def _sampler_report(found: dict | None) -> SamplerReport | None:
+    """None for a method that does not sample, and for files older than the report."""
+    if found is None:
+        return None
+    numbers = {name: math.nan if v is None else v for name, v in found.items()}
+    return SamplerReport(**_tuples(numbers))
 
 
 def _check_shapes(path, arrays: dict, posterior: str, network: FlatNetwork) -> None:
@@ -304,6 +315,10 @@ def _check_shapes(path, arrays: dict, posterior: str, network: FlatNetwork) -> N
             for part in parts
         },
     }
+    if "samples.latents" in arrays:
+        rows = arrays["training.inputs"].shape[:1]
+        latents = (components, *draws, *rows, network.latent_dim)
+        expected["samples.latents"] = latents
     if "factor.weights" in arrays:
         rank = arrays["factor.weights"].shape[-1:]
         expected["factor.weights"] = (components, network.num_weights, *rank)

@@ -11,7 +11,7 @@ from jaxtyping import Array, Float
 from ncai.model import Model, NoiseMoments, Variance, squared_errors
 from ncai.objectives.elbo import NegativeElbo
 from ncai.optimise import Driver, Stage
-from ncai.posterior import GaussianPosterior, Posterior
+from ncai.posterior import GaussianPosterior, Posterior, SamplePosterior
 from ncai.quadrature import LARGEST_DIM, latent_rule, node_log_joint
 from ncai.training_step import initial_state
 from ncai.types import Data, Unknowns
@@ -56,16 +56,33 @@ def sample_latents(
 
     From p(z | x, y, W) as it is, of any shape, each row with one of the draws of W.
     """
-    rule, draws = _rule_and_draws(posterior, seed, num_draws, None)
+    posterior = _one_component(posterior)
+    draws = posterior.draw(jax.random.key(seed), num_draws)
+    drawn = _latents_given(posterior.model, data, draws, seed)
+    rows = np.arange(num_rows)
+    return drawn[rows % len(drawn), rows]
+
+
+def sampled_latents(posterior: SamplePosterior, seed: int) -> Float[np.ndarray, "N K"]:
+    """A draw of z for each training row of a sampler that drew z beside W.
+
+    Of one chain, whose z mean the same; each row with one of its draws of (W, z).
+    """
+    chain = np.asarray(posterior.samples.latents[int(np.argmax(posterior.shares))])
+    length, rows = chain.shape[:2]
+    return chain[np.random.default_rng(seed).integers(length, size=rows), range(rows)]
+
+
+def _latents_given(model, data, draws, seed) -> Float[np.ndarray, "S N K"]:
+    """A draw of z for each draw of W and row, by quadrature."""
+    rule = _rule(model, None)
     keys = jax.random.split(jax.random.key(seed + 1), len(draws.weights))
     found = []
     for begin in range(0, data.inputs.shape[0], ROWS_AT_ONCE):
         part = jax.tree.map(lambda a, b=begin: a[b : b + ROWS_AT_ONCE], data)
         keys = jax.vmap(lambda k, b=begin: jax.random.fold_in(k, b))(keys)
-        drawn = np.asarray(_drawn(posterior.model, part, rule, draws, keys))
-        rows = np.arange(drawn.shape[1])
-        found.append(drawn[rows % len(drawn), rows])
-    return np.concatenate(found)[:num_rows]
+        found.append(np.asarray(_drawn(model, part, rule, draws, keys)))
+    return np.concatenate(found, axis=1)
 
 
 @jax.jit
@@ -88,20 +105,22 @@ def _drawn(model, data, rule, draws, keys) -> Float[Array, "S N K"]:
     return jax.lax.map(one, (jax.tree.map(jnp.asarray, draws), keys))
 
 
-def _rule_and_draws(posterior, seed, num_draws, num_nodes):
-    # Across restarts z has no common meaning: take the one with the largest share.
-    if isinstance(posterior, GaussianPosterior):
-        posterior = posterior.select(int(np.argmax(posterior.shares)))
-    draws = posterior.draw(jax.random.key(seed), num_draws)
-    dims = posterior.model.network.latent_dim
-    return latent_rule(dims, num_nodes or (256 if dims == 1 else 48)), draws
+def _one_component(posterior: Posterior) -> Posterior:
+    """The restart or chain with the largest share: across them z means nothing."""
+    return posterior.select(int(np.argmax(posterior.shares)))
+
+
+def _rule(model, num_nodes):
+    dims = model.network.latent_dim
+    return latent_rule(dims, num_nodes or (256 if dims == 1 else 48))
 
 
 def _by_quadrature(
     posterior, data, num_rows, seed, num_draws, num_nodes
 ) -> LatentPosterior:
     model = posterior.model
-    rule, draws = _rule_and_draws(posterior, seed, num_draws, num_nodes)
+    rule = _rule(model, num_nodes)
+    draws = _one_component(posterior).draw(jax.random.key(seed), num_draws)
     means, seconds = [], []
     for begin in range(0, data.inputs.shape[0], ROWS_AT_ONCE):
         part = jax.tree.map(lambda a, b=begin: a[b : b + ROWS_AT_ONCE], data)
@@ -135,8 +154,8 @@ def _moments(
 def _by_training(posterior, data, num_rows, seed, num_steps: int = 500):
     if not isinstance(posterior, GaussianPosterior):
         raise ValueError(
-            "latent_posterior of new rows with latent_dim above 2 needs a variational "
-            "method; this model was sampled."
+            "z of new rows with latent_dim above 2 needs a variational method; this "
+            "model was sampled, and has z of its training rows only."
         )
     model = _with_variances_held(posterior.model)
     best = posterior.select(int(np.argmax(posterior.shares)))
@@ -191,15 +210,22 @@ def reconstruction_error(
     """Mean over rows of E_q (y_n - f(x_n, z_n; W))^2, for each output (`eqn:recon`).
 
     W and z_n are drawn from the posterior, z_n from its own: the error of *repeating*
-    the training targets, where a prediction draws z from the prior.
+    the training targets, where a prediction draws z from the prior. A sampler's z_n
+    stays with its W, since the two depend on each other.
     """
-    if isinstance(posterior, GaussianPosterior):
-        posterior = posterior.select(int(np.argmax(posterior.shares)))
-    weight_key, latent_key = jax.random.split(jax.random.key(seed))
-    draws = posterior.draw(weight_key, num_draws)
     rows = len(latents.mean)
-    real = jnp.result_type(float)
     part = jax.tree.map(lambda a: a[:rows], data)
+    weight_key, latent_key = jax.random.split(jax.random.key(seed))
+    if isinstance(posterior, SamplePosterior):
+        draws = posterior.draw(weight_key, num_draws)
+        pairs = posterior.draw_latents(num_draws)
+        if pairs.shape[1] != rows:  # z was integrated out, or is not in the model file
+            pairs = _latents_given(posterior.model, part, draws, seed)
+        weights = jnp.asarray(draws.weights)
+        return np.asarray(_pair_errors(posterior.model, part, weights, pairs), float)
+    posterior = _one_component(posterior)
+    draws = posterior.draw(weight_key, num_draws)
+    real = jnp.result_type(float)
     errors = _mean_errors(
         posterior.model,
         part,
@@ -219,4 +245,13 @@ def _mean_errors(model, data, weights, mean, std, keys) -> Float[Array, "L"]:
         return squared_errors(model, data, flat, latents)
 
     total = jnp.mean(jax.lax.map(one, (weights, keys)), axis=0)
+    return total / jnp.sum(data.row_weights)
+
+
+@jax.jit
+def _pair_errors(model, data, weights, latents) -> Float[Array, "L"]:
+    def one(pair):
+        return squared_errors(model, data, *pair)
+
+    total = jnp.mean(jax.lax.map(one, (weights, latents)), axis=0)
     return total / jnp.sum(data.row_weights)

@@ -155,22 +155,34 @@ class SamplePosterior:
     def draw(self, key: PRNGKeyArray, num_draws: int) -> WeightDraws:
         """Draws of W, evenly spaced along each chain (the key is not needed)."""
         del key
-        counts = split_draws(num_draws, self.shares)
-        length = self.samples.weights.shape[1]
-        picked = [
-            np.round(np.linspace(0, length - 1, count)).astype(int) for count in counts
-        ]
-        chain = np.repeat(np.arange(self.num_components), counts)
-        samples = jax.tree.map(
-            lambda a: jnp.asarray(a)[chain, np.concatenate(picked)], self.samples
-        )
+        chain, place = self._spread(num_draws)
+        samples = jax.tree.map(lambda a: jnp.asarray(a)[chain, place], self.samples)
         priors = jax.tree.map(lambda a: jnp.asarray(a)[chain], self.priors)
         return _draws_from(self.model, samples, priors)
 
+    def draw_latents(self, num_draws: int) -> Float[np.ndarray, "S N K"]:
+        """Z of the training rows as they were sampled beside the W of `draw`."""
+        chain, place = self._spread(num_draws)
+        return np.asarray(self.samples.latents)[chain, place]
+
+    def _spread(self, num_draws: int) -> tuple[np.ndarray, np.ndarray]:
+        """Chain and place in it of so many draws."""
+        counts = split_draws(num_draws, self.shares)
+        length = self.samples.weights.shape[1]
+        places = [
+            np.round(np.linspace(0, length - 1, count)).astype(int) for count in counts
+        ]
+        chain = np.repeat(np.arange(self.num_components), counts)
+        return chain, np.concatenate(places)
+
     def latent_moments(self) -> tuple[Float[Array, "N K"], Float[Array, "N K"]]:
-        """Mean and standard deviation of z for each training row, over all chains."""
-        latents = self.samples.latents
-        return jnp.mean(latents, axis=(0, 1)), jnp.std(latents, axis=(0, 1))
+        """Mean and standard deviation of z for each training row.
+
+        Those of one chain, the first of those with the largest share: the sign of z may
+        be another in each chain, and their average would then say nothing.
+        """
+        latents = self.samples.latents[int(np.argmax(self.shares))]
+        return jnp.mean(latents, axis=0), jnp.std(latents, axis=0)
 
     def latent_prior_std(self) -> float:
         """Prior standard deviation of z."""
