@@ -148,7 +148,7 @@ def _as_json(request: FitRequest, model, preparer) -> dict[str, Any]:
         "fit_seconds": model.fit_seconds_,
         "target_transform": model.settings_["target_transform"],
         "stop_reasons": list(model.stop_reasons_),
-        "cut_short": cut_short(model.stop_reasons_),
+        "cut_short": cut_short(model.stop_reasons_, model.n_iter_),
         "scores": table["scores"],
         "diagnosis": table["diagnosis"],
     }

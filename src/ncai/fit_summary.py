@@ -68,7 +68,7 @@ def verdict_lines(
     reasons: list[str] = model.stop_reasons_ or []
     lines = [("Target", learned_as(model.settings_))]
     lines += zip(("Stages", *[""] * 9), reasons, strict=False)
-    if cut := cut_short(reasons):
+    if cut := cut_short(reasons, model.n_iter_):
         lines.append(("Note", cut))
     if diagnosis is not None:
         lines += [

@@ -49,7 +49,7 @@ def inspect_model(path: str | Path) -> dict[str, Any]:
         # The one that repeats the fit; None if none was given.
         "seed": given.get("random_state"),
         "stop_reasons": reasons,
-        "cut_short": cut_short(reasons),
+        "cut_short": cut_short(reasons, header.get("n_iter")),
         "fit_seconds": header.get("fit_seconds"),
         "interrupted": header.get("interrupted"),
         "num_train": table.get("num_train"),
@@ -101,8 +101,13 @@ def learned_as(settings: Mapping[str, Any], target: str | None = None) -> str:
     return f"{target}, {learned}" if target else learned
 
 
-def cut_short(stop_reasons: Sequence[str]) -> str | None:
+def cut_short(stop_reasons: Sequence[str], num_steps: int | None) -> str | None:
     """A sentence if the time limit ended the training before it was done."""
+    if not stop_reasons and num_steps == 0:
+        return (
+            "the time limit was over before the first step, so that nothing was "
+            "learned: give it more time."
+        )
     # Trials have a small share of the time anyway, and only choose a transform; but
     # where no time was left for more they are all that there is.
     main = [one for one in stop_reasons if not one.startswith("trial ")]
