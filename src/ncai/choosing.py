@@ -38,11 +38,15 @@ class HeldOut:
 
 @dataclass(frozen=True)
 class Choice:
-    """What predicts, and the score of each restart: higher is better."""
+    """What predicts, and the score of each restart: higher is better.
+
+    `kept` holds the numbers of the restarts that predict, as the posterior has them.
+    """
 
     posterior: Posterior
     scores: np.ndarray
     score_name: str
+    kept: np.ndarray
     held_out: HeldOut | None = None
 
 
@@ -73,7 +77,8 @@ def choose(
     """
     posterior = fit.posterior
     if not isinstance(posterior, GaussianPosterior):
-        return Choice(posterior, np.zeros(posterior.num_components), "none")
+        chains = np.arange(posterior.num_components)
+        return Choice(posterior, np.zeros(len(chains)), "none", chains)
     judged = train if folds is not None else valid
     if judged is None:
         values = fit.history["value"]
@@ -121,10 +126,10 @@ def choose(
         shares = shares / shares.sum()
     chosen = posterior.select(kept, shares)
     if log_probs is None:
-        return Choice(chosen, scores, name)
+        return Choice(chosen, scores, name, kept)
     mixed = _mixture(log_probs[kept], shares)
     known = np.flatnonzero(~np.isnan(mixed))
-    return Choice(chosen, scores, name, HeldOut(known, mixed[known]))
+    return Choice(chosen, scores, name, kept, HeldOut(known, mixed[known]))
 
 
 def join_fits(fit: Fit, quick: Fit) -> Fit:

@@ -36,6 +36,7 @@ class Result:
     first_train_index: np.ndarray  # before a refit adds the held-out rows
     scores: np.ndarray
     score_name: str
+    kept: np.ndarray  # numbers of the restarts that predict
     held_out: HeldOut | None
     seconds: float
 
@@ -140,7 +141,7 @@ def fit_rows(
         fit = join_fits(fit, other)
     sizes = [len(other.alive) for other in added]
     chosen = choose(fit, settings, score_key, valid, train, folds, sizes)
-    posterior, held_out = chosen.posterior, chosen.held_out
+    posterior, held_out, kept = chosen.posterior, chosen.held_out, chosen.kept
     if len(held) and held_out is not None:  # their numbers among all rows
         held_out = replace(held_out, rows=held[held_out.rows])
     if (
@@ -156,7 +157,8 @@ def fit_rows(
             method, refit_key, model, posterior, len(train), rows.pick(order), again
         )
         if refitted is not None:
-            posterior, train_index = refitted, order
+            posterior, came_through = refitted
+            train_index, kept = order, kept[came_through]
         fit = replace(
             fit,
             stop_reasons=fit.stop_reasons + again.stop_reasons,
@@ -178,6 +180,7 @@ def fit_rows(
         first_train_index,
         chosen.scores,
         chosen.score_name,
+        kept,
         held_out,
         seconds,
     )
@@ -351,8 +354,8 @@ def _refit(
     num_old: int,
     rows: Rows,
     driver: Driver,
-) -> GaussianPosterior | None:
-    """The chosen restarts trained on with new rows; None if none came through."""
+) -> tuple[GaussianPosterior, np.ndarray] | None:
+    """The chosen restarts trained on with new rows, and which came through, if any."""
     begin = _with_new_rows(posterior, num_old, len(rows))
     try:
         fit = method.continue_from(key, model, to_data(rows), *begin, driver)
@@ -371,7 +374,7 @@ def _refit(
     _warn_of_losses(fit)
     living = np.flatnonzero(fit.alive)
     shares = posterior.shares[living]
-    return fit.posterior.select(living, shares / shares.sum())  # pyright: ignore
+    return fit.posterior.select(living, shares / shares.sum()), living  # pyright: ignore
 
 
 def _with_new_rows(posterior: GaussianPosterior, num_old: int, num_all: int):
