@@ -111,7 +111,8 @@ ARGUMENTS = [
     ({"n_weight_draws": 0}, ["n_weight_draws=0", "at least 1"]),
     ({"n_latent_draws": 0}, ["n_latent_draws=0", "at least 1"]),
     ({"inference": "hmc", "n_chains": 0}, ["n_chains=0", "at least 1"]),
-    ({"inference": "hmc", "n_draws": 0}, ["n_draws=0", "at least 1"]),
+    ({"inference": "hmc", "n_draws": 0}, ["n_draws=0", "at least 4"]),
+    ({"inference": "hmc", "n_draws": 3}, ["n_draws=3", "at least 4"]),
     ({"inference": "hmc", "n_warmup": -1}, ["n_warmup=-1", "at least 0"]),
     (
         {"inference": "hmc_marginal", "latent_dim": 3},
@@ -174,9 +175,9 @@ ROWS = [
     (X[:, 0], Y, "Expected 2D array, got 1D array"),
     (X[:, :, None], Y, "dim 3"),
     (X[:39], Y, "inconsistent numbers of samples"),
-    (np.full((40, 1), "a"), Y, "could not convert string to float"),
-    (X, np.full(40, "a"), "could not convert string to float"),
-    (X, np.full(40, "a", object), "could not convert string to float"),
+    (np.full((40, 1), "a"), Y, "X holds the text 'a' in column 0, where numbers"),
+    (X, np.full(40, "a"), "y holds the text 'a'; every value must be a number"),
+    (X, np.full(40, "a", object), "y holds the text 'a'; every value must be"),
     (X[:1], Y[:1], "minimum of 2 is required"),
     (X[:0], Y[:0], "minimum of 2 is required"),
     (X[:, :0], Y, "0 feature"),
@@ -330,6 +331,42 @@ def test_constants_are_served(x, y, inference):
         assert np.abs(mean.mean() - y[0]) < 2
     again = model.predict(x)
     assert np.abs(again.mean() - y.mean()) < 2
+
+
+def test_a_constant_column_that_changes_later_says_nothing():
+    x = np.column_stack([X[:, 0], np.full(len(X), 20.0)])
+    model = BNNLVRegressor(**TINY_LATENT).fit(x, Y)
+    moved = x + np.array([0.0, 100.0])
+    np.testing.assert_array_equal(model.predict(moved), model.predict(x))
+
+
+@pytest.mark.parametrize("unit", [1e200, 1e-200])
+def test_units_whose_squares_are_no_numbers(unit):
+    usual = BNNLVRegressor(**TINY_LATENT).fit(X, Y).predict(X)
+    found = BNNLVRegressor(**TINY_LATENT).fit(unit * X, unit * Y).predict(unit * X)
+    np.testing.assert_allclose(found / unit, usual, rtol=1e-3, atol=1e-3)
+
+
+def test_rows_beyond_all_numbers_are_refused():
+    model = BNNLVRegressor(**TINY_LATENT).fit(X, Y)
+    with pytest.raises(ValueError, match=r"row 1 of the inputs .* 32-bit"):
+        model.predict(np.vstack([X[:1], np.full((1, X.shape[1]), 1e300)]))
+
+
+def test_weights_of_a_score_are_checked():
+    model = BNNLVRegressor(**TINY_LATENT).fit(X, Y)
+    with pytest.raises(ValueError, match="sample_weight"):
+        model.log_score(X, Y, sample_weight=-np.ones(len(X)))
+    with pytest.raises(ValueError, match="sample_weight"):
+        model.log_score(X, Y, sample_weight=np.ones(3))
+
+
+def test_a_fit_that_fails_leaves_no_older_one():
+    model = BNNLVRegressor(**TINY_LATENT).fit(X, Y)
+    with pytest.raises(ValueError, match="NaN"):
+        model.fit(X, with_value(Y, np.nan))
+    with pytest.raises(NotFittedError):
+        model.predict(X)
 
 
 @pytest.mark.usefixtures("no_training")

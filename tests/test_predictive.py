@@ -259,7 +259,8 @@ def test_grid_and_intervals_take_one_output_of_several():
 def test_entropies_match_adaptive_integration(noise_std):
     predictive = make(num_draws=6, num_latent=256, num_rows=2, noise_std=noise_std)
     parts = predictive.decompose("entropy")
-    means, noise = components(predictive)
+    many = make(num_draws=6, num_latent=4096, num_rows=2, noise_std=noise_std)
+    means, noise = components(many)
 
     def entropy(mean, std):
         low, high = (mean - 6 * std).min(), (mean + 6 * std).max()
@@ -280,6 +281,43 @@ def test_entropies_match_adaptive_integration(noise_std):
         assert parts.epistemic[row] == pytest.approx(
             parts.total[row] - parts.aleatoric[row], abs=1e-9
         )
+
+
+@pytest.mark.parametrize("noise", [0.001, 0.01, 0.3])
+def test_entropy_given_weights_where_the_noise_is_small(noise):
+    """Values of z, of which there are some only, are no spikes of the density."""
+    predictive, _ = linear(num_latent=8, latent_slope=1.0, latent_std=1.0, noise=noise)
+    parts = predictive.decompose("entropy")
+    expected = 0.5 * np.log(2 * np.pi * np.e * SCALE**2 * (1 + noise**2))
+    np.testing.assert_allclose(parts.aleatoric, expected, atol=0.02)
+    np.testing.assert_allclose(parts.epistemic, 0, atol=0.02)
+
+
+@pytest.mark.parametrize("distance", [1e4, 1e6])
+def test_one_wild_component_hides_no_other(distance):
+    """One of 512 far away: the entropy and the set of highest density stay."""
+    rng = np.random.default_rng(0)
+    means = jnp.asarray(rng.normal(size=(1, 512)), jnp.float32).at[0, 7].set(distance)
+    noise = jnp.full((1, 1), 0.3, jnp.float32)
+    usual = mixture.entropy(means.at[0, 7].set(0.0), noise)
+    # A share of 1/512 lies somewhere in a wide gap.
+    atol = np.log(distance) / 512 + 0.05
+    np.testing.assert_allclose(mixture.entropy(means, noise), usual, atol=atol)
+    points, density, level = mixture.highest_density_level(
+        means, noise, jnp.asarray(0.9, jnp.float32)
+    )
+    inside = density >= level
+    held = mixture.cdf(means, noise, points[inside].max()) - mixture.cdf(
+        means, noise, points[inside].min()
+    )
+    np.testing.assert_allclose(held, 0.9, atol=0.02)
+
+
+def test_entropy_far_from_zero():
+    means = jnp.asarray([[1e8, 1e8 + 16]], jnp.float32)
+    noise = jnp.full((1, 1), 0.5, jnp.float32)
+    expected = 0.5 * np.log(2 * np.pi * np.e * 0.25) + np.log(2)
+    np.testing.assert_allclose(mixture.entropy(means, noise), expected, atol=0.01)
 
 
 def test_entropy_estimates_agree_for_two_outputs():
@@ -568,6 +606,8 @@ def test_hundred_thousand_rows_need_little_memory():
             num_latent_draws=20, target_shift=[0.0], target_scale=[1.0],
             single_output=True)
         assert np.isfinite(predictive.log_prob(np.zeros(100_000))).all()
+        # Samples of 800 MB: they are held once.
+        assert predictive.sample(1000).shape == (1000, 100_000)
         # The peak of this program alone; getrusage carries over that of its parent.
         status = open("/proc/self/status").read()
         print(int(re.search(r"VmHWM:\\s+(\\d+) kB", status)[1]) // 1024)

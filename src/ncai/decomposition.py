@@ -1,5 +1,6 @@
 """How much of a prediction's uncertainty is aleatoric and how much epistemic."""
 
+from functools import partial
 from typing import NamedTuple
 
 import jax
@@ -77,8 +78,9 @@ def entropy_decomposition(
     fewer = min(num_latent, -(-SMOOTH_COMPONENTS // num_draws))
     total_nodes = latent_nodes(num_draws, fewer, dim)
     if network.output_dim == 1:
-        total = map_mixtures(_entropy, network, draws, total_nodes, inputs)
-        aleatoric = map_mixtures(_entropy_given_weights, network, draws, nodes, inputs)
+        whole, given_weights = _ENTROPIES[dim > 1]
+        total = map_mixtures(whole, network, draws, total_nodes, inputs)
+        aleatoric = map_mixtures(given_weights, network, draws, nodes, inputs)
         return total, aleatoric
     latents, noise = _random_parts(network, num_draws, NUM_SAMPLES, seed)
     parts = []
@@ -171,15 +173,29 @@ def _random_parts(network: FlatNetwork, num_draws: int, num_samples: int, seed: 
     )
 
 
-def _entropy(means, noise_std, row, shared):
+def _entropy(means, noise_std, row, shared, *, neighbours):
     del row, shared
-    return mixture.entropy(*mixture.one_output(means, noise_std, 0))
+    one = mixture.one_output(means, noise_std, 0)
+    return mixture.entropy(*mixture.smoothed(*one, neighbours))
 
 
-def _entropy_given_weights(means, noise_std, row, shared):
+def _entropy_given_weights(means, noise_std, row, shared, *, neighbours):
     del row, shared
     each = (means[:, None, :, 0], noise_std[:, :, None])
-    return jax.lax.map(lambda draw: mixture.entropy(*draw), each).mean()
+    return jax.lax.map(
+        lambda draw: mixture.entropy(*mixture.smoothed(*draw, neighbours)), each
+    ).mean()
+
+
+# One z: its values are evenly spread, so f's are too. With more z they lie at random.
+# Made once: what is mapped over rows is part of the compiled program's name.
+_ENTROPIES = tuple(
+    tuple(
+        partial(entropy, neighbours=neighbours)
+        for entropy in (_entropy, _entropy_given_weights)
+    )
+    for neighbours in (2, 8)
+)
 
 
 def _noisy(means, noise_std, row, shared):

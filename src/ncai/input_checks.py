@@ -55,8 +55,13 @@ def validate(estimator, X, y="no_validation", *, names=("X", "y"), **options):
     if not isinstance(y, str):
         options |= {"multi_output": True, "y_numeric": True}
     try:
-        return validate_data(estimator, X, y, dtype=np.float64, **options)
+        checked = validate_data(estimator, X, y, dtype=np.float64, **options)
+        if isinstance(y, str):
+            return checked
+        return checked[0], np.asarray(checked[1], np.float64)
     except ValueError as error:
+        if str(error).startswith("could not convert string to float"):
+            raise ValueError(_holds_text(X, y, names)) from None
         found = re.match(r"Input (X|y) contains (NaN|infinity)", str(error))
         if found is None:
             raise
@@ -66,6 +71,32 @@ def validate(estimator, X, y="no_validation", *, names=("X", "y"), **options):
             f"Input {name} contains {found[2]}{place}; fill in such values or remove "
             "their rows, since every value must be a finite number."
         ) from None
+
+
+def _holds_text(X, y, names: tuple[str, str]) -> str:
+    """Says which of the two, and if it is X which column, is no number."""
+    rows = np.asarray(X, object)
+    columns = rows.T if rows.ndim == 2 else rows[None]
+    labels = list(getattr(X, "columns", range(len(columns))))
+    for label, column in zip(labels, columns, strict=False):
+        text = _first_text(column)
+        if text is not None:
+            return (
+                f"{names[0]} holds the text {text!r} in column {label!r}, where "
+                "numbers must be; TablePreparer turns columns of text and dates into "
+                "numbers."
+            )
+    text = _first_text(np.asarray(y, object).ravel())
+    return f"{names[1]} holds the text {text!r}; every value must be a number."
+
+
+def _first_text(values: np.ndarray) -> str | None:
+    for value in values:
+        try:
+            float(value)
+        except (TypeError, ValueError):
+            return str(value)
+    return None
 
 
 def _first_not_finite(values, kind: str) -> str:

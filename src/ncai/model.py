@@ -226,11 +226,13 @@ def log_hyperprior(model: Model, priors: PriorState) -> Float[Array, ""]:
     if model.weight_blocks is not None:  # each group counts once
         firsts = np.cumsum((0, *model.weight_blocks[:-1]))
         weight_variances = weight_variances[firsts]
-    for variance, value in (
+    variances = [
         (model.weight_variance, weight_variances),
-        (model.latent_variance, priors.latent_variance),
         (model.noise_variance, priors.noise_variance),
-    ):
+    ]
+    if model.network.latent_dim:
+        variances.append((model.latent_variance, priors.latent_variance))
+    for variance, value in variances:
         if variance.mode == "empirical":
             total += jnp.sum(
                 inverse_gamma_log_density(value, variance.alpha, variance.beta)

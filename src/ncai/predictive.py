@@ -49,7 +49,8 @@ class PredictiveDistribution:
         single_output: bool,
     ):
         self.network = network
-        self.inputs = np.asarray(inputs, np.float32)
+        with np.errstate(over="ignore"):  # refused below
+            self.inputs = np.asarray(inputs, np.float32)
         self.draws = draws
         self.num_latent_draws = int(num_latent_draws)
         self.target_shift = np.asarray(target_shift, np.float64).reshape(-1)
@@ -60,6 +61,13 @@ class PredictiveDistribution:
             raise ValueError(
                 f"inputs has shape {self.inputs.shape}; it must be "
                 f"[rows, {network.input_dim}]."
+            )
+        if not np.isfinite(self.inputs).all():
+            row = int(np.argmin(np.isfinite(self.inputs).all(axis=1)))
+            raise ValueError(
+                f"row {row} of the inputs (the first is 0) holds NaN, or a value too "
+                "far from the training rows for 32-bit numbers (3e38 of their standard "
+                "deviations)."
             )
         if single_output and network.output_dim != 1:
             raise ValueError(
@@ -402,7 +410,9 @@ class PredictiveDistribution:
         return ((targets - self.target_shift) / self.target_scale).astype(np.float32)
 
     def _samples_first(self, samples: np.ndarray) -> np.ndarray:
-        samples = np.moveaxis(self.target_shift + self.target_scale * samples, 1, 0)
+        samples *= self.target_scale  # in place: samples may fill the memory
+        samples += self.target_shift
+        samples = np.moveaxis(samples, 1, 0)
         return samples[..., 0] if self.single_output else samples
 
     def _targets(self, values: ArrayLike, name: str) -> np.ndarray:

@@ -116,15 +116,25 @@ def in_chunks(compiled: Callable, rows, num_rows: int, size: int):
     def one(start):
         count = min(size, num_rows - start)
         chunk = jax.tree.map(lambda leaf: _slice(leaf, start, count, size), rows)
-        result = jax.device_get(compiled(chunk, np.int32(count)))
-        return jax.tree.map(lambda leaf: leaf[:count].astype(np.float64), result)
+        return jax.device_get(compiled(chunk, np.int32(count)))
+
+    def put(start, result):
+        # Into arrays made once: results may fill the memory, a second copy would not
+        # fit.
+        count = min(size, num_rows - start)
+        for whole, part in zip(leaves, jax.tree.leaves(result), strict=True):
+            whole[start : start + count] = part[:count]
 
     starts = range(0, max(num_rows, 1), size)
-    results = [one(starts[0])]
+    first = one(starts[0])
+    parts, structure = jax.tree.flatten(first)
+    leaves = [np.empty((num_rows, *part.shape[1:]), np.float64) for part in parts]
+    put(starts[0], first)
     if len(starts) > 1:
         with ThreadPoolExecutor(min(num_threads(), len(starts) - 1)) as pool:
-            results += pool.map(one, starts[1:])
-    return jax.tree.map(lambda *parts: np.concatenate(parts), *results)
+            for _ in pool.map(lambda start: put(start, one(start)), starts[1:]):
+                pass
+    return jax.tree.unflatten(structure, leaves)
 
 
 def _slice(leaf: np.ndarray, start: int, count: int, size: int) -> np.ndarray:

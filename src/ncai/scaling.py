@@ -29,7 +29,11 @@ class Scaling:
 
     @classmethod
     def learn(cls, rows: Rows, standardize: bool, transform: str = "none") -> "Scaling":
-        """From the rows, each counted by its weight; constant columns keep scale 1."""
+        """From the rows, each counted by its weight.
+
+        A constant target keeps scale 1. A constant input has an infinite one: whatever
+        it is in new rows, it is 0 to the network, which cannot know what it does.
+        """
         inputs = rows.inputs
         learned = TargetTransform.learn(transform, rows.targets)
         targets = learned.forward(rows.targets)
@@ -43,14 +47,17 @@ class Scaling:
             )
         share = rows.weights / rows.weights.sum()
 
-        def moments(columns):
-            mean = share @ columns
-            std = np.sqrt(share @ (columns - mean) ** 2)
+        def moments(columns, scale_of_constants):
+            # In units of the largest, whose square is always a number.
+            largest = np.abs(columns).max(axis=0)
+            unit = np.where(largest > 0, largest, 1.0)
+            mean = share @ (columns / unit)
+            std = np.sqrt(share @ (columns / unit - mean) ** 2)
             # A spread at the level of rounding is no spread.
-            constant = std <= 1e-12 * np.maximum(np.abs(mean), 1e-300)
-            return mean, np.where(constant | (std == 0), 1.0, std)
+            constant = (std <= 1e-12 * np.abs(mean)) | (std == 0)
+            return mean * unit, np.where(constant, scale_of_constants, std * unit)
 
-        return cls(*moments(inputs), *moments(targets), learned)
+        return cls(*moments(inputs, np.inf), *moments(targets, 1.0), learned)
 
     def inputs(self, inputs) -> np.ndarray:
         """Inputs in the units of training."""
@@ -84,7 +91,8 @@ def _step_of(column: np.ndarray) -> float:
         return 0.0
     step = np.diff(values).min()
     places = (values - values[0]) / step
-    return float(step) if np.allclose(places, np.round(places), atol=1e-3) else 0.0
+    on_lattice = np.abs(places - np.round(places)).max() <= 1e-3
+    return float(step) if on_lattice else 0.0
 
 
 def unrounded(rows: Rows, step: np.ndarray, seed: int) -> Rows:
