@@ -94,7 +94,7 @@ def test_fit_tells_what_it_did(trained):
     for text in (
         *("2 inputs", "a number, used as it is", "45 rows trained on"),
         *("5 to choose", "10 kept apart", "step limit", "Latent", "Verdict"),
-        *("Linear, constant noise", "Network, constant noise", "Marginal density"),
+        *("Linear, constant noise", "Network, constant noise", "Density of y alone"),
     ):
         assert text in result.stdout
     assert f"Model: {folder / 'm.ncai'}" in result.stdout
@@ -174,6 +174,13 @@ BAD_TABLES = {
     "yes.csv": ("a,y\n2,True\n3,False\n4,True\n", ["'y'", "'True'"]),
     "inf.csv": ("a,y\n1,2\ninf,3\n3,4\n", ["'a'", "'inf'", "row 2"]),
     "inf_y.csv": ("a,y\n1,2\n3,inf\n3,4\n", ["'y'", "'inf'", "row 2"]),
+    "huge.csv": ("a,y\n1,2\n1e300,3\n3,4\n", ["'a'", "row 2", "below 1e+100 only"]),
+    "huge_y.csv": ("a,y\n1,2\n2,1e300\n", ["'y'", "row 2", "below 1e+100 only"]),
+    "comma_y.csv": (
+        'a,y\n1,"1,5"\n2,"2,25"\n3,"7"\n',
+        ["'y'", "'1,5' in row 1", "numbers with a decimal comma: write 1234.5"],
+    ),
+    "euro_y.csv": ("a,y\n1,€5\n2,€6\n", ["looks like numbers with '€'"]),
     "flat.csv": ("a,y\n1,2\n1,3\n1,4\n", ["no column is left", "constant"]),
     "names.parquet": ("a,y\n1,2\n", ["cannot be read as Parquet"]),
     "other.csv": ("a,b\n1,2\n2,3\n", ["no column 'y'", "'a', 'b'"]),

@@ -73,16 +73,114 @@ def test_text_that_is_mostly_numbers_is_numbers():
     assert "3 values such as '?' taken as missing" in preparer.notes_["c"]
 
 
+@pytest.mark.parametrize(
+    ("mark", "numbers", "kind"),
+    [
+        ("-", 30, "number"),
+        ("unknown", 30, "number"),
+        ("own", 30, "number"),
+        ("-", 2, "number"),
+        ("own", 2, "category"),
+        ("-", 1, "category"),
+    ],
+)
+def test_one_repeated_mark_among_numbers_is_missing(mark, numbers, kind):
+    column = [mark if n % 3 == 0 else str(n % numbers) for n in range(2 * N)]
+    if numbers == 1:
+        column = [mark if n % 3 == 0 else "5" for n in range(2 * N)]
+    preparer, matrix = prepare(column)
+    assert preparer.kinds["c"] == kind
+    if kind == "number":
+        assert matrix["c missing"].sum() == 40
+        assert f"40 values such as '{mark}' taken as missing" in preparer.notes_["c"]
+
+
+def test_many_different_words_among_numbers_are_no_marks():
+    column = [f"w{n % 5}" if n % 3 == 0 else str(n) for n in range(N)]
+    preparer, _ = prepare(column)
+    assert "c" not in preparer.kinds
+
+
+@pytest.mark.parametrize(
+    ("write", "words"),
+    [
+        (lambda v: f"{v:,.1f}", "a number with ',' between thousands"),
+        (lambda v: f"{v:.1f}".replace(".", ","), "a number with a decimal comma"),
+        (lambda v: f"{v:.1f}%", "a number in percent"),
+        (lambda v: f"{v:.1f} %".replace(".", ","), "percent with a decimal comma"),
+    ],
+)
+def test_numbers_are_read_as_people_write_them(write, words):
+    values = np.round(np.linspace(-2345.6, 23456.7, N), 1)
+    preparer, matrix = prepare([write(value) for value in values])
+    np.testing.assert_allclose(matrix["c"], values)
+    assert words in preparer.notes_["c"]
+    assert not preparer.warnings_
+    # Text files must be read as they are written: 1.234 may mean a thousand.
+    assert preparer.text_columns == ["c"]
+    plain = json.loads(json.dumps(preparer.to_dict()))
+    new = pd.DataFrame({"c": [write(5.0), write(1234.5)], "plain": [1.0, 2.0]})
+    found = TablePreparer.from_dict(plain).prepare(new)[0]
+    np.testing.assert_allclose(found["c"], [5.0, 1234.5])
+    with pytest.raises(ValueError, match=r"'c' holds 'x' in row 1; it must hold"):
+        preparer.transform(new.assign(c="x"))
+
+
+def test_a_comma_with_three_digits_is_decimal_if_other_values_say_so():
+    column = [f"{n + 1},345" for n in range(N)]
+    assert prepare(column)[1]["c"].iloc[1] == 2345
+    column[7] = "0,345"
+    assert prepare(column)[1]["c"].iloc[1] == 2.345
+
+
+def test_shares_are_not_taken_for_percentages():
+    preparer, _ = prepare([*(f"{n}%" for n in range(N)), "-", "-"])
+    new = pd.DataFrame({"c": [0.12], "plain": [1.0]})
+    with pytest.raises(ValueError, match=r"'0.12' in row 1; .* such as 12%"):
+        preparer.transform(new)
+
+
+@pytest.mark.parametrize(
+    ("column", "words"),
+    [
+        ([f"0{1 + n % 9}/0{1 + n // 9}/2021" for n in range(N)], "day/month or month"),
+        ([f"€{n * 1.5:.2f}" for n in range(N)], "numbers with '€':"),
+        ([f"{n} km" for n in range(N)], "numbers with 'km':"),
+        ([f"{1 + n % 4} km" for n in range(N)], "numbers with 'km':"),
+    ],
+)
+def test_text_says_what_it_looks_like(column, words):
+    preparer, _ = prepare(column)
+    assert words in preparer.notes_["c"]
+    (warning,) = preparer.warnings_
+    assert words in warning
+
+
+def test_text_that_looks_like_nothing_gets_no_hint():
+    for column in ([f"n{n}" for n in range(N)], [f"{n}-{n + 5}" for n in range(N)]):
+        preparer, _ = prepare(column)
+        assert preparer.notes_["c"] == "dropped: text that differs in most rows"
+
+
 def test_dates_are_elapsed_days_and_places_in_cycles():
     days = pd.date_range("2020-03-01", periods=N, freq="21D")
-    for column in (days, days.strftime("%Y-%m-%d"), days.strftime("%d.%m.%Y")):
+    forms = ("%Y-%m-%d", "%d.%m.%Y", "%Y/%m/%d", "%b %d, %Y", "%d %B %Y", "%m/%d/%Y")
+    for column in (days, *(days.strftime(form) for form in forms)):
         preparer, matrix = prepare(column)
         np.testing.assert_allclose(matrix["c days"], 21 * np.arange(N))
         # A weekly cycle is not seen: all are Sundays, and constants are dropped.
         assert list(matrix)[1:-1] == ["c year sin", "c year cos"]
         radius = np.hypot(matrix["c year sin"], matrix["c year cos"])
         np.testing.assert_allclose(radius, 1)
-        assert "days since 2020-03-01" in preparer.notes_["c"]
+        note = "a date, as days since 2020-03-01 and its place in the year"
+        assert preparer.notes_["c"] == note
+
+
+def test_a_time_that_is_always_the_same_is_no_place_in_the_day():
+    hours = pd.date_range("2020-03-01T08:20:00", periods=N, freq="1D")
+    preparer, matrix = prepare(hours)
+    assert preparer.notes_["c"].endswith("and its place in the week")
+    assert not any("day sin" in name for name in matrix)
 
 
 def test_a_cycle_is_left_out_until_it_was_seen_twice():
@@ -230,6 +328,18 @@ def test_what_training_did_not_have_is_filled_in_and_told(mixed):
         ValueError, match=r"'a' holds 'tall' in row 1; it must hold fin"
     ):
         preparer.transform(new.assign(a="tall"))
+
+
+def test_dates_far_from_the_training_rows_are_told(mixed):
+    preparer = TablePreparer().fit(mixed)  # 2020 to 2024: five years
+    assert not preparer.prepare(mixed.assign(when="2025-06-30"))[1]
+    (sentence,) = tell_surprises(preparer.prepare(mixed.assign(when="2031-01-01"))[1])
+    assert sentence == (
+        "column 'when' lies far outside its training values (2020-01-01 to "
+        "2024-11-05) in 60 rows: predictions there are guesses."
+    )
+    again = TablePreparer.from_dict(json.loads(json.dumps(preparer.to_dict())))
+    assert len(again.prepare(mixed.assign(when="2010-01-01"))[1]) == 1
 
 
 def test_surprises_of_many_pieces_are_counted_together():

@@ -30,25 +30,32 @@ def tell_surprises(surprises: Iterable[Surprise]) -> list[str]:
         examples[found.column, found.what].update(found.examples)
     sentences = []
     for (column, what), count in counts.items():
+        name = quoted(column)
         rows = f"{count} row{'s' if count != 1 else ''}"
         if what == "missing":
             sentences.append(
-                f"column {column!r} lacks its value in {rows}, though none was missing "
-                "in training: its usual value was taken."
+                f"column {name} lacks its value in {rows}, though none was missing in "
+                "training: its usual value was taken."
             )
         elif what == "far outside":
             (span,) = examples[column, what]
             sentences.append(
-                f"column {column!r} lies far outside its training values ({span}) in "
+                f"column {name} lies far outside its training values ({span}) in "
                 f"{rows}: predictions there are guesses."
             )
         else:
             shown = ", ".join(map(repr, sorted(examples[column, what])[:3]))
             sentences.append(
-                f"column {column!r} has levels not seen in training in {rows} (such as "
+                f"column {name} has levels not seen in training in {rows} (such as "
                 f"{shown}): they count as rare or average ones."
             )
     return sentences
+
+
+def quoted(name: object) -> str:
+    """A name of the user's in quotes, as it is: escapes are for programmers."""
+    plain = isinstance(name, str) and name.isprintable()
+    return f"'{name}'" if plain else repr(name)
 
 
 def counted(number: int, noun: str) -> str:

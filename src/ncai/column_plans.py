@@ -4,6 +4,7 @@ A plan is learnt from the training rows, turns any later rows into the same colu
 tells what it met that the training rows did not have.
 """
 
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Protocol
 
@@ -14,6 +15,7 @@ from ncai import column_values as parsing
 from ncai.category_plan import MISSING, CategoryPlan
 from ncai.column_groups import CYCLES, ColumnGroup, group_of_levels
 from ncai.column_notes import Limits, Surprise, counted
+from ncai.column_numbers import FORM_WORDS, PLAIN
 
 # A season is learnt from data that show it twice.
 _FEWEST_CYCLES = 2
@@ -48,23 +50,27 @@ class NumberPlan:
     marked: bool
     junk_is_missing: bool
     span: tuple[float, float] | None = None
+    form: str = PLAIN
 
     @classmethod
     def learn(cls, column: pd.Series, limits: Limits) -> tuple["NumberPlan", str]:
         """The plan, and a sentence on it."""
-        junk, example = parsing.count_junk(column)
-        values = parsing.parse_numbers(column, junk_is_missing=junk > 0)
+        form = parsing.form_of_numbers(column)
+        junk, example = parsing.count_junk(column, form)
+        values = parsing.parse_numbers(column, junk > 0, form)
         name, filling = str(column.name), _filling(values, limits)
-        plan = cls(name, *filling, junk > 0, _span(values))
-        note = "a number, used as it is"
+        plan = cls(name, *filling, junk > 0, _span(values), form)
+        note = FORM_WORDS[form]
         if junk:
             others = f"{counted(junk, 'value')} such as {example!r}"
-            note = f"a number; {others} taken as missing"
+            note += f"; {others} taken as missing"
+        elif form == PLAIN:
+            note += ", used as it is"
         return plan, note + _told_filling(values, plan)
 
     def parse(self, column: pd.Series) -> np.ndarray:
         """The numbers, NaN where missing."""
-        return parsing.parse_numbers(column, self.junk_is_missing)
+        return parsing.parse_numbers(column, self.junk_is_missing, self.form)
 
     def values(self, column: pd.Series) -> dict[str, np.ndarray]:
         """The number, and the mark of a missing one."""
@@ -134,6 +140,7 @@ class DatePlan:
     format: str | None
     origin: float
     cycles: tuple[str, ...]
+    span: tuple[float, float] | None = None
 
     @classmethod
     def learn(cls, column: pd.Series, limits: Limits) -> tuple["DatePlan", str]:
@@ -150,11 +157,12 @@ class DatePlan:
             for cycle, length in CYCLES.items()
             if np.ptp(known) >= _FEWEST_CYCLES * length
             and (cycle != "day" or has_times)
+            and _moves_in(known, length)
         )
         filling = _filling(days - origin, limits)
-        plan = cls(str(column.name), *filling, form, origin, cycles)
-        first = pd.Timestamp(0) + pd.Timedelta(days=origin)
-        note = f"a date, as days since {first:%Y-%m-%d}"
+        span = _span(days - origin)
+        plan = cls(str(column.name), *filling, form, origin, cycles, span)
+        note = f"a date, as days since {_day(origin)}"
         if cycles:
             note += f" and its place in the {' and the '.join(reversed(cycles))}"
         return plan, note + _told_filling(days - origin, plan, unit=" days")
@@ -176,8 +184,12 @@ class DatePlan:
         return found
 
     def surprises(self, column: pd.Series) -> list[Surprise]:
-        """Missing dates where there were none."""
-        return _new_missing(self, self.parse(column))
+        """Missing dates where there were none, and dates far from all there were."""
+        days = self.parse(column)
+        return [*_new_missing(self, days), *_far_outside(self, days, self._words)]
+
+    def _words(self, days: float) -> str:
+        return _day(self.origin + days)
 
     def groups(self, outputs: dict[str, str]) -> list[ColumnGroup]:
         """The days with their mark, and the place in each cycle."""
@@ -203,6 +215,11 @@ PLANS: dict[str, Any] = {
 def kind_of(plan: Plan) -> str:
     """The kind of column that a plan is for."""
     return next(kind for kind, cls in PLANS.items() if isinstance(plan, cls))
+
+
+def is_plain_number(plan: Plan) -> bool:
+    """Whether any reader of text files finds the same numbers."""
+    return isinstance(plan, NumberPlan) and plan.form == PLAIN
 
 
 def plan_to_dict(plan: Plan) -> dict[str, Any]:
@@ -237,7 +254,9 @@ def _span(values: np.ndarray) -> tuple[float, float]:
     return float(np.nanmin(values)), float(np.nanmax(values))
 
 
-def _far_outside(plan: NumberPlan, values: np.ndarray) -> list[Surprise]:
+def _far_outside(
+    plan, values: np.ndarray, say: Callable[[float], str] = "{:g}".format
+) -> list[Surprise]:
     """Values beyond the training rows by more than a quarter of their whole span."""
     if plan.span is None:
         return []
@@ -246,7 +265,7 @@ def _far_outside(plan: NumberPlan, values: np.ndarray) -> list[Surprise]:
     count = int(np.sum((values < low - margin) | (values > high + margin)))
     if not count:
         return []
-    return [Surprise(plan.name, "far outside", count, (f"{low:g} to {high:g}",))]
+    return [Surprise(plan.name, "far outside", count, (f"{say(low)} to {say(high)}",))]
 
 
 def _filled(
@@ -273,3 +292,18 @@ def _new_missing(plan, values: np.ndarray) -> list[Surprise]:
     if not missing or plan.had_missing:
         return []
     return [Surprise(plan.name, "missing", missing)]
+
+
+# ----- Dates --------------------------------------------------------------------------
+
+
+def _day(days: float) -> str:
+    """The date of a number of days since 1970."""
+    return f"{pd.Timestamp(0) + pd.Timedelta(days=days):%Y-%m-%d}"
+
+
+def _moves_in(days: np.ndarray, length: float) -> bool:
+    """Whether the dates differ in their place in a cycle."""
+    turn = 2 * np.pi * (days % length) / length
+    # Times of day are known to about 1e-11 of a day.
+    return bool(max(np.ptp(np.sin(turn)), np.ptp(np.cos(turn))) > 1e-8)

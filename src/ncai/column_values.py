@@ -10,12 +10,21 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from ncai.column_numbers import (
+    LARGEST,
+    PERCENT,
+    PLAIN,
+    number_form,
+    numbers_in,
+    right_numbers,
+    sign_beside,
+)
+
 _BOOLEAN_PAIRS = (("true", "false"), ("yes", "no"), ("t", "f"), ("y", "n"))
-# A text column is one of numbers if at least this share of its values are some: the
-# rest are then taken for the table's own marks of a missing value, such as "?".
-_NUMBER_SHARE = 0.9
 # ISO first; the others only where they can be told apart.
-_DATE_FORMATS = ("ISO8601", "%d.%m.%Y", "%d/%m/%Y", "%m/%d/%Y")
+_DAY_FIRST, _MONTH_FIRST = "%d/%m/%Y", "%m/%d/%Y"
+_DATE_FORMATS = ("ISO8601", "%d.%m.%Y", _DAY_FIRST, _MONTH_FIRST, "%Y/%m/%d")
+_DATE_FORMATS = (*_DATE_FORMATS, "%b %d, %Y", "%B %d, %Y", "%d %b %Y", "%d %B %Y")
 _SECONDS_A_DAY = 86_400
 
 # Fewer rows than this say nothing about whether a column numbers them.
@@ -48,7 +57,7 @@ def recognise(column: pd.Series) -> str | None:
         return None
     if boolean_pair(known.unique()) is not None:
         return "boolean"
-    if _as_numbers(known).notna().mean() >= _NUMBER_SHARE:
+    if number_form(known) is not None:
         return "number"
     return "category" if date_format(known) is None else "date"
 
@@ -66,13 +75,47 @@ def boolean_pair(values: Collection[str]) -> tuple[str, str] | None:
     return next((pair for pair in _BOOLEAN_PAIRS if found <= set(pair)), None)
 
 
+def form_of_numbers(column: pd.Series) -> str:
+    """How a column of numbers writes them."""
+    if not _is_text(column):
+        return PLAIN
+    return number_form(words(column).dropna()) or PLAIN
+
+
 def date_format(known: pd.Series) -> str | None:
     """The one format in which all these texts are dates; None if none or two are."""
-    fitting = [form for form in _DATE_FORMATS if _as_dates(known, form).notna().all()]
+    fitting = _fitting_formats(known)
     if fitting[:1] == ["ISO8601"]:
         # Pandas takes bare years and the like for dates.
-        return "ISO8601" if known.str.contains("-").all() else None
-    return fitting[0] if len(fitting) == 1 else None
+        if known.str.contains("-").all():
+            return "ISO8601"
+        fitting = fitting[1:]
+    if not fitting or {_DAY_FIRST, _MONTH_FIRST} <= set(fitting):
+        return None
+    return fitting[0]
+
+
+def likeness(column: pd.Series) -> str | None:
+    """What a column of text looks like that it could not be taken for."""
+    known = words(column).dropna()
+    if {_DAY_FIRST, _MONTH_FIRST} <= set(_fitting_formats(known)):
+        return (
+            "it looks like dates that could be day/month or month/day: written as "
+            "2024-01-31 they would be used"
+        )
+    if sign := sign_beside(known):
+        return f"it looks like numbers with {sign!r}: without it they would be used"
+    return None
+
+
+def _fitting_formats(known: pd.Series) -> list[str]:
+    # A few values first: most texts are no dates, and to find it out takes long.
+    return [
+        form
+        for form in _DATE_FORMATS
+        if _as_dates(known.iloc[:20], form).notna().all()
+        and _as_dates(known, form).notna().all()
+    ]
 
 
 # ----- Columns that name rows ---------------------------------------------------------
@@ -100,30 +143,39 @@ def is_id_like(column: pd.Series, name: str) -> bool:
 # ----- Parsers ------------------------------------------------------------------------
 
 
-def parse_numbers(column: pd.Series, junk_is_missing: bool) -> np.ndarray:
+def parse_numbers(
+    column: pd.Series, junk_is_missing: bool, form: str = PLAIN
+) -> np.ndarray:
     """Finite numbers or NaN; refuses what is no number unless it means missing."""
     if pd.api.types.is_timedelta64_dtype(column):
         column = column.dt.total_seconds()
-    plain = pd.api.types.is_numeric_dtype(column)
-    given = column if plain else words(column)
-    values = np.asarray(_as_numbers(given), np.float64)
-    wrong = np.isinf(values)
-    if not junk_is_missing:
+    # What is stored as numbers is read as it is, but 0.12 for 12 % would go unnoticed.
+    as_text = _is_text(column) or PERCENT in form
+    given = words(column) if as_text else column
+    values = np.asarray(numbers_in(given, form if as_text else PLAIN), np.float64)
+    wrong = np.abs(values) > LARGEST
+    if not junk_is_missing or not _is_text(column):
         wrong |= np.isnan(values) & given.notna().to_numpy()
     if wrong.any():
-        raise ColumnError(_refusal(column, wrong, "finite numbers"))
+        right = right_numbers(values[wrong][0])
+        if PERCENT in form:
+            right = "percentages such as 12%"
+        raise ColumnError(_refusal(column, wrong, right))
     return values
 
 
-def count_junk(column: pd.Series) -> tuple[int, str]:
+def count_junk(column: pd.Series, form: str) -> tuple[int, str]:
     """How many values of a column of numbers are none, and the first of them."""
-    if pd.api.types.is_numeric_dtype(column):
-        return 0, ""
-    if pd.api.types.is_timedelta64_dtype(column):
+    if not _is_text(column):
         return 0, ""
     given = words(column)
-    junk = given[given.notna() & _as_numbers(given).isna()]
+    junk = given[given.notna() & numbers_in(given, form).isna()]
     return len(junk), str(junk.iloc[0]) if len(junk) else ""
+
+
+def _is_text(column: pd.Series) -> bool:
+    types = pd.api.types
+    return not (types.is_numeric_dtype(column) or types.is_timedelta64_dtype(column))
 
 
 def parse_booleans(column: pd.Series, pair: tuple[str, str]) -> np.ndarray:
@@ -155,10 +207,6 @@ def parse_dates(column: pd.Series, form: str | None) -> np.ndarray:
         raise ColumnError(_refusal(column, wrong, f"dates such as {example}"))
     seconds = (dates - pd.Timestamp(0, tz="UTC")).dt.total_seconds()
     return seconds.to_numpy(np.float64) / _SECONDS_A_DAY
-
-
-def _as_numbers(values: pd.Series) -> Any:
-    return pd.to_numeric(values, errors="coerce")
 
 
 def _as_dates(values: pd.Series, form: str) -> Any:

@@ -6,6 +6,14 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from ncai.column_numbers import (
+    FORM_WORDS,
+    LARGEST,
+    PLAIN,
+    number_form,
+    right_numbers,
+    sign_beside,
+)
 from ncai.table_io import STANDARD_INPUT, TableError
 
 
@@ -46,14 +54,25 @@ def numbers(column: pd.Series, path: str | Path) -> np.ndarray:
         pd.to_numeric(column.astype(str) if as_text else column, errors="coerce"),
         np.float64,
     )
-    wrong = np.flatnonzero(~np.isfinite(values))
+    wrong = np.flatnonzero(~(np.abs(values) <= LARGEST))
     if len(wrong):
+        value, right = column.iloc[wrong[0]], right_numbers(float(values[wrong[0]]))
         raise TableError(
-            f"column {name!r} of {table_name(path)} holds "
-            f"{str(column.iloc[wrong[0]])!r} in row {rows[wrong[0]] + 1}; it must hold "
-            "finite numbers only."
+            f"column {name!r} of {table_name(path)} holds {str(value)!r} in row "
+            f"{rows[wrong[0]] + 1}; it must hold {right} only{_likeness(column)}."
         )
     return values
+
+
+def _likeness(column: pd.Series) -> str:
+    """How to write a column of numbers that are written in another way."""
+    text = column.astype(str).str.strip()
+    form = number_form(text) or PLAIN
+    if form != PLAIN:
+        found = FORM_WORDS[form].removeprefix("a number ")
+        return f", and looks like numbers {found}: write 1234.5 for such a one"
+    sign = sign_beside(text)
+    return f", and looks like numbers with {sign!r}: leave that out" if sign else ""
 
 
 def listed(noun: str, names: Sequence[str], most: int = 12) -> str:

@@ -11,9 +11,16 @@ from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_array, check_is_fitted
 
 from ncai.column_groups import ColumnGroup
-from ncai.column_notes import Limits, Surprise, tell_surprises
-from ncai.column_plans import PLANS, Plan, kind_of, plan_from_dict, plan_to_dict
-from ncai.column_values import is_id_like, names_rows, recognise
+from ncai.column_notes import Limits, Surprise, quoted, tell_surprises
+from ncai.column_plans import (
+    PLANS,
+    Plan,
+    is_plain_number,
+    kind_of,
+    plan_from_dict,
+    plan_to_dict,
+)
+from ncai.column_values import is_id_like, likeness, names_rows, recognise
 
 
 class TablePreparer(TransformerMixin, BaseEstimator):
@@ -67,14 +74,18 @@ class TablePreparer(TransformerMixin, BaseEstimator):
             if kind is None:
                 notes[name] = "dropped: no value is there"
             elif kind == "category" and names_rows(column):
-                notes[name] = "dropped: text that differs in most rows"
-                alarms.append(f"column {name!r} is text that differs in most rows.")
+                told = "text that differs in most rows" + _hint(column)
+                notes[name] = f"dropped: {told}"
+                alarms.append(f"column {quoted(name)} is {told}.")
             else:
                 plans[name], notes[name] = PLANS[kind].learn(column, limits)
+                if kind == "category" and (hint := _hint(column)):
+                    notes[name] += hint
+                    alarms.append(f"column {quoted(name)} is used as a category{hint}.")
                 if kind == "number" and is_id_like(column, name):
                     alarms.append(
-                        f"column {name!r} looks like a row number or id, which says "
-                        "nothing about new rows; leave it out if it is one."
+                        f"column {quoted(name)} looks like a row number or id, which "
+                        "says nothing about new rows; leave it out if it is one."
                     )
         outputs = _distinct_outputs(frame, plans, notes)
         if not outputs:
@@ -148,7 +159,7 @@ class TablePreparer(TransformerMixin, BaseEstimator):
     def text_columns(self) -> list[str]:
         """Columns that a reader of text files should leave as they are."""
         check_is_fitted(self)
-        return [name for name in self.plans_ if self.kinds[name] != "number"]
+        return [name for name, plan in self.plans_.items() if not is_plain_number(plan)]
 
     @property
     def kinds(self) -> dict[str, str]:
@@ -229,6 +240,11 @@ def _frame(X, names=None) -> pd.DataFrame:
     return frame
 
 
+def _hint(column: pd.Series) -> str:
+    hint = likeness(column)
+    return f"; {hint}" if hint else ""
+
+
 def _distinct_outputs(
     frame: pd.DataFrame, plans: Mapping[str, Plan], notes: dict[str, str]
 ) -> dict[str, list[str]]:
@@ -251,7 +267,7 @@ def _distinct_outputs(
         if kept:
             outputs[name] = kept
         elif twin is not None:
-            notes[name] = f"dropped: the same as {twin!r} in every row"
+            notes[name] = f"dropped: the same as {quoted(twin)} in every row"
         else:
             notes[name] = "dropped: it has the same value in every row"
     return outputs
