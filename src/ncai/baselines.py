@@ -77,7 +77,7 @@ class MarginalPredictions:
 class MarginalDensity:
     """The density of y alone, by kernels: what a prediction without inputs knows."""
 
-    name = "Marginal density"
+    name = "Density of y alone"
 
     def fit(self, inputs: np.ndarray, targets: np.ndarray) -> "MarginalDensity":
         """Kernels of Silverman's width at the targets, or at quantiles of many."""
