@@ -3,7 +3,8 @@
 import numpy as np
 import pytest
 
-from ncai.importance import permutation_importance
+from ncai.importance import Importance, permutation_importance
+from ncai.report.noise import importance_rows
 
 
 class Known:
@@ -37,6 +38,73 @@ def test_mean_and_spread_need_what_they_are_made_of(rows):
     np.testing.assert_allclose(found.spread[[0, 2]], 0, atol=1e-12)
     assert found.order().tolist()[2] == 2
     assert list(found.to_frame().index) == ["x0", "x1", "x2"]
+
+
+def test_what_matters_is_clear_and_named(rows):
+    found = permutation_importance(Known(), *rows)
+    mean_clear, spread_clear = found.is_clear()
+    assert mean_clear.tolist() == [True, False, False]
+    assert spread_clear.tolist() == [False, True, False]
+    assert found.first() == "x0"
+    assert found.order().tolist() == [0, 1, 2]
+
+
+class Overfitted(Known):
+    """Mean and spread follow columns that have nothing to do with y."""
+
+    def predict(self, X, return_std=False):
+        X = np.asarray(X)
+        return 0.3 * X[:, 0] - 0.2 * X[:, 1], np.exp(0.15 * X[:, 2])
+
+
+def test_noise_on_few_rows_is_not_named():
+    named = 0
+    for seed in range(200):
+        rng = np.random.default_rng(seed)
+        X, y = rng.standard_normal((18, 3)), rng.standard_normal(18)
+        found = permutation_importance(Overfitted(), X, y, n_repeats=3)
+        named += found.first() is not None
+    assert named <= 15
+
+
+def test_an_error_is_what_the_importance_scatters_by():
+    rng = np.random.default_rng(0)
+    found = []
+    for seed in range(100):
+        X = rng.standard_normal((200, 3)) * [1.0, 0.5, 1.0]
+        y = 2 * X[:, 0] + np.exp(X[:, 1]) * rng.standard_normal(200)
+        found.append(permutation_importance(Known(), X, y, random_state=seed))
+    scatter = np.std([one.mean[0] for one in found])
+    assert np.median([one.mean_error[0] for one in found]) == pytest.approx(
+        scatter, rel=0.3
+    )
+    scatter = np.std([one.spread[1] for one in found])
+    assert np.median([one.spread_error[1] for one in found]) == pytest.approx(
+        scatter, rel=0.5
+    )
+
+
+def test_a_lone_small_spread_neither_leads_nor_fills_a_bar():
+    found = Importance(
+        ["size", "noise"],
+        mean=np.array([20.0, -4.1]),
+        mean_std=np.zeros(2),
+        spread=np.array([-0.2, 0.024]),
+        spread_std=np.zeros(2),
+        mean_error=np.array([4.0, 3.0]),
+        spread_error=np.array([0.1, 0.002]),
+        rmse=25.0,
+    )
+    assert found.first() == "size"
+    assert found.order().tolist() == [0, 1]
+    rows = importance_rows(found)
+    assert [row["name"] for row in rows] == ["size", "noise"]
+    assert [row["mean"]["share"] for row in rows] == [100, 0]
+    assert [row["spread"]["share"] for row in rows] == [0, 48]
+    assert [row["spread"]["counts"] for row in rows] == [False, True]
+    doubtful = found._replace(spread_error=np.array([0.1, 0.02]))
+    assert [row["spread"]["share"] for row in importance_rows(doubtful)] == [0, 0]
+    assert found._replace(mean=np.array([0.1, -4.1])).first() is None
 
 
 def test_repeats_with_its_seed(rows):

@@ -68,9 +68,10 @@ def page():
         y[:50],
         X[50:],
         y[50:],
-        raw_train=X[:50].set_axis(range(100, 150)),
+        raw_train=X[:50].set_axis(pd.RangeIndex(100, 150, name="patient")),
         target_name="answer",
         data_notes=["Nothing was done."],
+        data_warnings=["column 'dose' is odd."],
         command="ncai fit data.csv",
         others={"MFVI": rival()},
     )
@@ -82,7 +83,11 @@ def test_every_section_is_there_in_order(page):
     text, parsed = page
     found = [a["id"] for tag, a in parsed.elements if tag == "section"]
     assert found == list(SECTIONS)
-    for words in ("Nothing was done.", "ncai fit data.csv", "row 1", "Seed 0"):
+    for words in (
+        *("Nothing was done.", "Column 'dose' is odd.", "ncai fit data.csv"),
+        *("row 1", "Seed 0", "The target, answer, was learned as"),
+        *("the stronger the colour", "The upright mark"),
+    ):
         assert words in parsed.text
     assert len(text.encode()) < 1_000_000
 
@@ -90,7 +95,7 @@ def test_every_section_is_there_in_order(page):
 def test_the_default_has_a_name(page):
     text, _ = page
     assert "None predicts" not in text
-    assert "Marginal predicts" in text
+    assert "Marginal inference predicts" in text
 
 
 def test_no_address_is_loaded(page):
@@ -344,5 +349,6 @@ def test_raw_rows_of_any_kind_are_shown():
     from ncai.report.rows import cell
 
     cells = [cell(v) for v in (None, np.nan, pd.NA, True, 3, 0.25, "x" * 60)]
+    assert cell(1234567890) == "1234567890"
     assert cells[:6] == ["\u2013", "\u2013", "\u2013", "yes", "3", "0.25"]
     assert len(cells[6]) == 40

@@ -80,7 +80,8 @@ def test_pointing_at_a_dot_shows_its_row_and_density(browser, report):
         panel.wait_for(state="visible")
         shown = panel.inner_text()
         number = page.locator("circle.picked").first.get_attribute("data-row")
-        assert f"row {number}" in shown
+        assert f"row {int(number) + 1}" in shown
+        assert "upright mark" in shown
         assert f"P{number}" in shown  # a column that the model never saw
         assert len(panel.locator("path.profile").get_attribute("d")) > 100
         page.keyboard.press("Escape")
@@ -165,7 +166,7 @@ def test_without_script_everything_is_there(browser, report):
         assert page.locator("#row-box").is_hidden()
         assert page.locator('.explorer path.profile[data-method="m0"]').is_visible()
         hint = page.locator('#noise circle[data-row="20"] title').text_content()
-        assert "row 20: dose = " in hint
+        assert "row 21: dose = " in hint
         page.locator("summary", has_text="All settings").click()
         assert page.locator("dl.settings").is_visible()
 

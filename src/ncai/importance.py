@@ -5,8 +5,14 @@ from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.special import ndtri
 
 from ncai.conditional import as_inputs, feature_names, find_feature
+
+# Inputs that cost less log-likelihood than this, in nats a row, are not worth a name.
+LEAST_NATS = 0.05
+# How often chance may make any of the inputs stand out.
+_CHANCE = 0.025
 
 
 class Importance(NamedTuple):
@@ -19,6 +25,9 @@ class Importance(NamedTuple):
         spread: rise of the average negative log density of a Gaussian with the
             predicted mean and the shuffled rows' standard deviation, in nats, [D].
         spread_std: its standard deviation over shuffles, [D].
+        mean_error: standard error of `mean`, over rows and shuffles, [D].
+        spread_error: standard error of `spread`, over rows and shuffles, [D].
+        rmse: root mean squared error before anything is shuffled.
     """
 
     names: list[str]
@@ -26,20 +35,51 @@ class Importance(NamedTuple):
     mean_std: np.ndarray
     spread: np.ndarray
     spread_std: np.ndarray
+    mean_error: np.ndarray
+    spread_error: np.ndarray
+    rmse: float
 
     def to_frame(self):
         """As a pandas table, one row for each input."""
         import pandas as pd
 
-        return pd.DataFrame(self._asdict()).set_index("names")
+        columns = {k: v for k, v in self._asdict().items() if k != "rmse"}
+        return pd.DataFrame(columns).set_index("names")
+
+    def is_clear(self) -> tuple[np.ndarray, np.ndarray]:
+        """Which inputs matter more than by chance: for the mean, for the spread, [D].
+
+        About two standard errors; more for many inputs, of which one or the other
+        would else stand out by chance alone.
+        """
+        limit = ndtri(1 - _CHANCE / len(self.names))
+        of_mean = self.mean > limit * self.mean_error
+        return of_mean, self.spread > limit * self.spread_error
+
+    def nats(self) -> tuple[np.ndarray, np.ndarray]:
+        """Both importances in nats a row, so that they can be weighed, [D] each.
+
+        A Gaussian as wide as the errors loses the logarithm of their ratio.
+        """
+        growth = np.maximum(self.mean, 0) / max(self.rmse, 1e-12)
+        return np.log1p(growth), np.maximum(self.spread, 0)
+
+    def clear_nats(self) -> np.ndarray:
+        """What an input is worth in all, chance left out, [D]."""
+        of_mean, of_spread = self.nats()
+        mean_clear, spread_clear = self.is_clear()
+        return of_mean * mean_clear + of_spread * spread_clear
 
     def order(self) -> np.ndarray:
-        """Inputs from most to least important, mean and spread counted alike."""
-        shares = [
-            np.maximum(part, 0) / max(float(np.maximum(part, 0).sum()), 1e-12)
-            for part in (self.mean, self.spread)
-        ]
-        return np.argsort(-(shares[0] + shares[1]), kind="stable")
+        """Inputs from most to least important; those that may be chance come last."""
+        of_mean, of_spread = self.nats()
+        return np.lexsort((-(of_mean + of_spread), -self.clear_nats()))
+
+    def first(self) -> str | None:
+        """The name of the most important input; None if all may be chance, or small."""
+        worth = self.clear_nats()
+        best = int(np.argmax(worth))
+        return self.names[best] if worth[best] >= LEAST_NATS else None
 
 
 def permutation_importance(
@@ -84,8 +124,9 @@ def permutation_importance(
         chosen = rng.choice(len(rows), max_rows, replace=False)
         rows, y = rows[chosen], y[chosen]
     mean, std = model.predict(as_inputs(model, rows), return_std=True)
-    error, score = _root_mean_square(y - mean), _gaussian_score(y, mean, std)
+    squares, scores = (y - mean) ** 2, _gaussian_scores(y, mean, std)
     rises = np.zeros((2, n_repeats, len(together)))
+    errors = np.zeros((2, len(together)))
     for place, columns in enumerate(together.values()):
         # All shuffles of a group in one prediction: most of a call is its overhead.
         shuffled = np.tile(rows, (n_repeats, 1))
@@ -95,9 +136,14 @@ def permutation_importance(
             part.reshape(n_repeats, -1)
             for part in model.predict(as_inputs(model, shuffled), return_std=True)
         )
-        for repeat in range(n_repeats):
-            rises[0, repeat, place] = _root_mean_square(y - new_mean[repeat]) - error
-            rises[1, repeat, place] = _gaussian_score(y, mean, new_std[repeat]) - score
+        new_squares = (y - new_mean) ** 2
+        new_scores = _gaussian_scores(y, mean, new_std)
+        rises[0, :, place] = _root(new_squares) - _root(squares)
+        rises[1, :, place] = (new_scores - scores).mean(axis=1)
+        errors[:, place] = (
+            _standard_error(_parts(new_squares) - _parts(squares)),
+            _standard_error(new_scores - scores),
+        )
     average, deviation = rises.mean(axis=1), rises.std(axis=1)
     return Importance(
         list(together),
@@ -105,6 +151,9 @@ def permutation_importance(
         deviation[0],
         average[1],
         deviation[1],
+        errors[0],
+        errors[1],
+        float(_root(squares)),
     )
 
 
@@ -119,10 +168,25 @@ def _columns_of(model, groups, num_inputs: int) -> dict[str, list[int]]:
     }
 
 
-def _root_mean_square(values: np.ndarray) -> float:
-    return float(np.sqrt(np.mean(values**2)))
+def _root(squares: np.ndarray) -> np.ndarray:
+    """Root of the mean over rows, the last axis."""
+    return np.sqrt(squares.mean(axis=-1))
 
 
-def _gaussian_score(y, mean, std) -> float:
-    """Average negative log density, less its constant (Dawid and Sebastiani, 1999)."""
-    return float(np.mean(np.log(std) + 0.5 * ((y - mean) / std) ** 2))
+def _parts(squares: np.ndarray) -> np.ndarray:
+    """What each row adds to the root of the mean, to first order."""
+    return squares / np.maximum(2 * _root(squares)[..., None], 1e-300)
+
+
+def _standard_error(rises: np.ndarray) -> float:
+    """Of the average of [shuffles, rows]; others would have given another."""
+    of_rows = rises.mean(axis=0).var(ddof=1) / rises.shape[1]
+    of_shuffles = 0.0
+    if len(rises) > 1:
+        of_shuffles = rises.mean(axis=1).var(ddof=1) / len(rises)
+    return float(np.sqrt(of_rows + of_shuffles))
+
+
+def _gaussian_scores(y, mean, std) -> np.ndarray:
+    """Negative log densities, less their constant (Dawid and Sebastiani, 1999)."""
+    return np.log(std) + 0.5 * ((y - mean) / std) ** 2

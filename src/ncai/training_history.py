@@ -58,6 +58,30 @@ def chosen_restart(model) -> int | None:
     return int(np.argmax(scores))
 
 
+def restart_shares(model) -> np.ndarray | None:
+    """How much each restart counts in predictions; None if that is not known."""
+    kept = getattr(model, "kept_restarts_", None)
+    if kept is None:
+        return None
+    shares = np.zeros(len(model.restart_scores_))
+    shares[kept] = model.posterior_.shares
+    return shares
+
+
+def restart_kinds(model) -> list[str]:
+    """Of each restart, what it was trained in: "in full", "trial" or "snapshot".
+
+    The estimator's order: the main fit, a quick trial before it, snapshots after it.
+    """
+    count, full = len(model.restart_scores_), int(model.settings_["n_restarts"])
+    tried = any(why.startswith("trial ") for why in model.stop_reasons_ or [])
+    more = max(count - full, 0)
+    # A trial has no more restarts than the main fit, and a snapshot as many.
+    snapshots = (more - 1 if tried and more else more) // full * full
+    trials = more - snapshots
+    return ["in full"] * (count - more) + ["trial"] * trials + ["snapshot"] * snapshots
+
+
 def terms_of(history: Mapping[str, Any]) -> list[str]:
     """Names of what was recorded, the objective first."""
     recorded = [name for name in history if name not in ("step", "stage")]

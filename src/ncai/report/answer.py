@@ -1,12 +1,13 @@
 """The answer in three sentences, and three words on it."""
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from ncai.model_inspection import cut_short
 from ncai.report.inputs import Subject, has_latents
 from ncai.report.latents import MethodLatents
 from ncai.report.quality import Quality
 from ncai.report.split import Split
-from ncai.report.words import count, fixed, listed, nice, percent
+from ncai.report.words import count, fixed, nice, percent
 
 
 def sentences(
@@ -14,46 +15,69 @@ def sentences(
     quality: Quality,
     split: Split,
     latents: list[MethodLatents],
-    important: list[str],
+    most_important: str | None,
 ) -> list[str]:
     """How close, how trustworthy, and what kind of uncertainty."""
     return [
-        _how_close(subject, quality, important),
-        _how_trustworthy(quality),
+        _how_close(subject, quality, most_important),
+        _how_trustworthy(subject, quality),
         _what_kind(subject, split, latents),
     ]
 
 
+# Fewer rows than this cannot show that probabilities are right: chance covers too much.
+FEWEST_TO_TRUST = 100
+
+
 def badges(
     subject: Subject, quality: Quality, latents: list[MethodLatents]
-) -> list[dict[str, Any]]:
-    """What to see at a glance: good, and what it is."""
-    if quality.too_narrow:
-        found = {"good": False, "text": "intervals too narrow"}
-    elif quality.too_wide:
-        found = {"good": False, "text": "intervals too wide"}
-    elif quality.shifted:
-        found = {"good": False, "text": "intervals shifted"}
-    else:
-        found = {"good": True, "text": "intervals calibrated"}
-    marks = [found]
+) -> list[dict[str, str]]:
+    """What to see at a glance; the state is "good", "bad", or "open": not known."""
+    marks = [_interval_badge(subject, quality)]
+    if cut_short_sentence(subject) is not None:
+        marks.append(_badge("bad", "training cut short"))
     lead = lead_over_others(quality.scores)
     if lead is not None:
-        good, text = lead.amount > 0, "best log-likelihood"
         if not lead.is_clear:
-            good, text = True, "as good as the best other method"
-        elif not good:
-            text = "another method is better"
-        marks.append({"good": good, "text": text})
+            marks.append(_badge("open", f"not told apart from {lead.name}"))
+        elif lead.amount > 0:
+            marks.append(_badge("good", "best log-likelihood"))
+        else:
+            marks.append(_badge("bad", "another method is better"))
     main = _main_latents(subject, latents)
     if main is not None:
-        marks.append(
-            {
-                "good": main.is_noise,
-                "text": "z is white noise" if main.is_noise else "z is not white noise",
-            }
-        )
+        if main.is_noise:
+            marks.append(_badge("good", "z is white noise"))
+        else:
+            marks.append(_badge("bad", "z is not white noise"))
     return marks
+
+
+def cut_short_sentence(subject: Subject) -> str | None:
+    """What to know before all else if training did not come to its end."""
+    model = subject.model
+    if model.interrupted_:
+        return "Training was stopped early: more of it may give better predictions."
+    found = cut_short(model.stop_reasons_ or [], model.n_iter_)
+    return None if found is None else f"{found[:1].upper()}{found[1:]}"
+
+
+def _interval_badge(subject: Subject, quality: Quality) -> dict[str, str]:
+    if quality.too_narrow:
+        return _badge("bad", "intervals too narrow")
+    if quality.too_wide:
+        return _badge("bad", "intervals too wide")
+    if quality.shifted:
+        return _badge("bad", "intervals shifted")
+    if not subject.judged_are_new:
+        return _badge("open", "intervals not tested on new rows")
+    if len(subject.judged) < FEWEST_TO_TRUST:
+        return _badge("open", "too few rows to test the intervals")
+    return _badge("good", "intervals calibrated")
+
+
+def _badge(state: str, text: str) -> dict[str, str]:
+    return {"state": state, "text": text}
 
 
 class Lead(NamedTuple):
@@ -93,12 +117,12 @@ def lead_over_others(scores: list[dict]) -> Lead | None:
     return Lead(amount, str(best.get("name", "")), float(low), float(high))
 
 
-def _how_close(subject: Subject, quality: Quality, important: list[str]) -> str:
+def _how_close(subject: Subject, quality: Quality, most_important: str | None) -> str:
     inputs = count(subject.num_sources, "input")
     if subject.one_input:
         inputs = subject.names[0]
-    elif important:
-        inputs += f" (above all {listed(important[:2])})"
+    elif most_important is not None:
+        inputs += f" (above all {most_important})"
     unit = f" {subject.inputs.target_unit}" if subject.inputs.target_unit else ""
     sentence = (
         f"{subject.main.name} predicts {subject.target_name} from {inputs}: on "
@@ -111,13 +135,23 @@ def _how_close(subject: Subject, quality: Quality, important: list[str]) -> str:
     return f"{sentence}."
 
 
-def _how_trustworthy(quality: Quality) -> str:
+def _how_trustworthy(subject: Subject, quality: Quality) -> str:
     if quality.too_narrow:
         start = "Its intervals are too narrow to be taken at their word"
     elif quality.too_wide:
         start = "Its intervals are wider than they need to be"
     elif quality.shifted:
         start = "Its intervals are wide enough, but in the wrong place (see the PIT)"
+    elif not subject.judged_are_new:
+        start = (
+            "Nothing speaks against its probabilities, but they were tested only on "
+            "rows it was fitted to"
+        )
+    elif len(subject.judged) < FEWEST_TO_TRUST:
+        start = (
+            "Nothing speaks against its probabilities, but "
+            f"{count(len(subject.judged), 'row')} can say little"
+        )
     else:
         start = "Its probabilities can be taken at their word"
     low, high = quality.expected
@@ -156,8 +190,8 @@ def _what_kind(subject: Subject, split: Split, latents: list[MethodLatents]) -> 
         return f"{sentence}, and this model gives that noise the same width everywhere."
     if split.noise_ratio > 1.2:
         sentence += (
-            f", {nice(split.noise_ratio, 2)} times as wide where it is wide as where "
-            "it is narrow"
+            f", which is {nice(split.noise_ratio, 2)} times as wide in the noisiest rows "
+            "as in the quietest"
         )
     else:
         sentence += ", about as wide everywhere"

@@ -22,7 +22,7 @@ _FULL_NAMES = {
     "ncai": "NCAI",
     "ncai0": "NCAI0",
     "mfvi": "MFVI",
-    "marginal": "Marginal",
+    "marginal": "Marginal inference",
     "iwae": "IWAE",
     "map": "MAP",
     "hmc": "HMC",
@@ -43,8 +43,12 @@ class ReportInputs:
         groups: columns of those that move together, such as the levels of a category,
             as `TablePreparer.groups` gives them; each by itself if not given.
         raw_train: the rows of `train_inputs` as the user gave them, to be looked at.
+            Its index names them; whole numbers without a name are counted from 0 by
+            pandas, and shown counted from 1.
         target_name: name of the target.
         data_notes: what was done to the data, a sentence each.
+        data_warnings: what a person should look at in the data, a sentence each, as
+            `TablePreparer.warnings_` has them.
         scores: one for each method, this model first: `name`, `log_likelihood`,
             `crps`, `coverage_50`, `coverage_80` and `coverage_95`, and of the others
             `gain`: what this model has over it in log-likelihood, and its interval.
@@ -65,6 +69,7 @@ class ReportInputs:
     groups: list[ColumnGroup] | None = None
     target_name: str = "y"
     data_notes: list[str] = field(default_factory=list)
+    data_warnings: list[str] = field(default_factory=list)
     scores: list[dict] = field(default_factory=list)
     command: str = ""
     title: str = ""
@@ -206,9 +211,12 @@ class Subject:
         return {method.key: self.predict(method, self.judged) for method in self.models}
 
     def row_name(self, position: int) -> str:
-        """What a training row is called: its label in the user's table."""
-        raw = self.inputs.raw_train
-        label = position if raw is None else raw.index[position]
+        """What a training row is called: its number from 1 on, or its own label."""
+        raw, label = self.inputs.raw_train, position + 1
+        if raw is not None:
+            label = raw.index[position]
+            if raw.index.name is None and pd.api.types.is_integer_dtype(raw.index):
+                label += 1
         return f"row {label}"
 
     @property

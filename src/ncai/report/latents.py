@@ -17,6 +17,11 @@ from ncai.settings import EXACT_IN_LATENTS
 
 _MOST_DIMENSIONS = 3
 _SIZE = (320, 230)
+_NO_PATTERN = "White noise shows no pattern along the axis."
+_MAY_RISE = (
+    "Here a pattern is as it should be: y is made of x and z, so that z says where y "
+    "lies among rows of the same x."
+)
 
 
 @dataclass(frozen=True, eq=False)
@@ -92,10 +97,10 @@ def _of_method(subject: Subject, method: Method, feature: int) -> MethodLatents:
         z = shown[:, dimension]
         name = "z" if mean.shape[1] == 1 else f"z{dimension + 1}"
         points = (subject, method, rows, z, prior_std, of)
-        charts.append(_against(*points, places, across.axis, name))
+        charts.append(_against(*points, places, across.axis, name, _NO_PATTERN))
         if main:
             of_y = axis_for(y, subject.y_label, 0.03)
-            charts.append(_against(*points, y, of_y, name))
+            charts.append(_against(*points, y, of_y, name, _MAY_RISE))
             charts.append(_histogram(method, drawn[:, dimension], prior_std, name))
     return MethodLatents(method, diagnosis, _tests(diagnosis), charts)
 
@@ -120,7 +125,9 @@ def _latent_posterior(subject: Subject, method: Method):
     return rows, inferred.mean, inferred.std
 
 
-def _against(subject, method, rows, z, prior_std, of, values, axis, name) -> dict:
+def _against(
+    subject, method, rows, z, prior_std, of, values, axis, name, caption
+) -> dict[str, Any]:
     places = {int(position): place for place, position in enumerate(subject.shown)}
     chosen = np.array([int(row) in places for row in rows]) & np.isfinite(values)
     reach = 1.1 * max(2.4 * prior_std, float(np.abs(z).max()))
@@ -145,8 +152,7 @@ def _against(subject, method, rows, z, prior_std, of, values, axis, name) -> dic
     return {
         "svg": chart.render(),
         "title": f"{name} against {axis.label}",
-        "caption": "White noise shows no pattern along the axis. Grey: two standard "
-        "deviations of the prior.",
+        "caption": f"{caption} Grey: two standard deviations of the prior.",
     }
 
 

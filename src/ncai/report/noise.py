@@ -5,13 +5,13 @@ from typing import Any
 import numpy as np
 
 from ncai.conditional import ConditionalDensity
-from ncai.importance import Importance, permutation_importance
+from ncai.importance import LEAST_NATS, Importance, permutation_importance
 from ncai.report.densities import Densities
 from ncai.report.feature_axis import FeatureAxis
 from ncai.report.inputs import Method, Subject
 from ncai.report.shading import packed
 from ncai.report.svg import Chart, number
-from ncai.report.words import nice
+from ncai.report.words import decimals_for, fixed, nice
 
 # Inputs that get a picture of their own.
 MOST_FEATURES = 4
@@ -29,6 +29,28 @@ def importance(subject: Subject) -> Importance | None:
         max_rows=300,
         groups={group.name: subject.columns(group) for group in subject.groups},
     )
+
+
+def importance_rows(found: Importance | None) -> list[dict[str, Any]]:
+    """The table of importances; only what is more than chance gets a bar."""
+    if found is None:
+        return []
+    # A bar is full at the largest importance, but never where that is next to nothing.
+    parts = (
+        ("mean", found.mean, found.rmse * np.expm1(LEAST_NATS)),
+        ("spread", found.spread, LEAST_NATS),
+    )
+    rows: list[dict[str, Any]] = [{"name": name} for name in found.names]
+    for (part, values, least), clear in zip(parts, found.is_clear(), strict=True):
+        top = max(float(values.max()), float(least), 1e-300)
+        decimals = decimals_for(values)
+        for row, value, counts in zip(rows, values, clear, strict=True):
+            row[part] = {
+                "text": fixed(float(value), decimals),
+                "share": round(100 * float(value) / top) if counts else 0,
+                "counts": bool(counts),
+            }
+    return [rows[i] for i in found.order()[:12]]
 
 
 def chosen_features(subject: Subject, found: Importance | None) -> list[int]:

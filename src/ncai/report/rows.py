@@ -13,6 +13,8 @@ from ncai.report.words import MINUS, nice
 _POINTS = 56
 # Columns that fit in the box; the rest is said to be there.
 MOST_COLUMNS = 14
+# Whole numbers below this are written out: an id is no measurement.
+_LARGEST_WHOLE = 1e15
 
 
 def rows_for_script(subject: Subject) -> dict[str, Any]:
@@ -38,7 +40,7 @@ def rows_for_script(subject: Subject) -> dict[str, Any]:
         "names": [subject.row_name(int(position)) for position in subject.shown],
         "target": subject.target_name,
         "y": [float(f"{value:.6g}") for value in y],
-        "y_text": [nice(float(value), 4) for value in y],
+        "y_text": [cell(value) for value in y],
         "summary": [
             [nice(float(m)), nice(float(a)), nice(float(b))]
             for m, a, b in zip(means, lower, upper, strict=True)
@@ -65,7 +67,7 @@ def row_titles(subject: Subject) -> list[str]:
             f"{name} = {cell(value)}"
             for name, value in zip(shown.columns, values, strict=True)
         )
-        + f", {subject.target_name} = {nice(float(subject.target[position]))}"
+        + f", {subject.target_name} = {cell(subject.target[position])}"
         for position, values in zip(
             subject.shown, shown.itertuples(index=False), strict=True
         )
@@ -91,6 +93,7 @@ def cell(value: Any) -> str:
     if isinstance(value, bool | np.bool_):
         return "yes" if value else "no"
     if isinstance(value, int | float | np.integer | np.floating):
-        return f"{float(value):.6g}".replace("-", MINUS)
+        whole = float(value).is_integer() and abs(value) < _LARGEST_WHOLE
+        return f"{float(value):{'.0f' if whole else '.6g'}}".replace("-", MINUS)
     text = str(value)
     return text if len(text) <= 40 else f"{text[:39]}\u2026"

@@ -9,6 +9,7 @@ from markupsafe import Markup
 from ncai.conditional import is_discrete
 from ncai.report.axes import Axis, axis_for
 from ncai.report.inputs import Subject
+from ncai.report.rows import cell
 from ncai.report.svg import Chart
 from ncai.report.words import nice
 
@@ -121,7 +122,7 @@ def _most_uncertain(subject: Subject, kind: str, values, parts) -> dict[str, Any
             {
                 "place": int(place),
                 "name": subject.row_name(position),
-                "y": nice(float(subject.target[position])),
+                "y": cell(subject.target[position]),
                 "mean": nice(float(mean[place])),
                 "aleatoric": nice(float(aleatoric[place])),
                 "epistemic": nice(float(epistemic[place])),

@@ -85,10 +85,14 @@ class Chart:
         self._overlay.append(element)
         return self
 
-    def line(self, x, y, kind: str, method: str | None = None) -> "Chart":
+    def line(
+        self, x, y, kind: str, method: str | None = None, opacity: float | None = None
+    ) -> "Chart":
         """A line through points; it breaks where a value is not finite."""
-        path = _path(self.x(x), self.y(y))
-        return self.add(f'<path class="{kind}"{_method(method)} d="{path}"/>')
+        path, faded = _path(self.x(x), self.y(y)), ""
+        if opacity is not None:
+            faded = f' stroke-opacity="{opacity:.2f}"'
+        return self.add(f'<path class="{kind}"{_method(method)}{faded} d="{path}"/>')
 
     def band(self, x, low, high, kind: str, method: str | None = None) -> "Chart":
         """The area between two lines."""

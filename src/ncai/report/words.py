@@ -53,10 +53,3 @@ def percent(share: float | None, decimals: int = 0) -> str:
 def count(number: int, what: str) -> str:
     """`1 row`, `2 rows`."""
     return f"{number:,} {what}{'' if number == 1 else 's'}"
-
-
-def listed(words: list[str]) -> str:
-    """`a, b and c`."""
-    if len(words) < 2:
-        return "".join(words)
-    return f"{', '.join(words[:-1])} and {words[-1]}"

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from ncai.atomic import check_writable, replacing
+from ncai.model_inspection import learned_as
 from ncai.report import answer, facts, noise
 from ncai.report.densities import densities_over
 from ncai.report.inputs import ReportInputs, Subject
@@ -17,7 +18,6 @@ from ncai.report.ridges import ridgelines
 from ncai.report.rows import row_titles, rows_for_script
 from ncai.report.split import split
 from ncai.report.training import training
-from ncai.report.words import decimals_for, fixed
 
 
 def write_report(path: str | Path, inputs: ReportInputs) -> None:
@@ -60,19 +60,22 @@ def content(inputs: ReportInputs) -> dict[str, Any]:
     densities = [densities_over(subject, feature) for feature in features]
     explorers = [noise.explorer(subject, one, titles) for one in densities]
     columns, columns_left_out = facts.column_table(subject)
-    names = [subject.groups[feature].name for feature in features]
+    most_important = None if importance is None else importance.first()
     script = _text("report.js")
     return {
         "subject": subject,
         "title": inputs.title or f"Predicting {subject.target_name}",
         "when": datetime.now().astimezone().strftime("%-d %B %Y, %H:%M %Z"),
-        "sentences": answer.sentences(subject, found, parts, of_z, names),
+        "sentences": answer.sentences(subject, found, parts, of_z, most_important),
+        "cut_short": answer.cut_short_sentence(subject),
         "badges": answer.badges(subject, found, of_z),
+        "learned_as": learned_as(subject.model.settings_),
         "columns": columns,
         "columns_left_out": columns_left_out,
         "quality": found,
         "scores": score_rows(found.scores, len(subject.judged)),
-        "importance": _importance_rows(importance),
+        "importance": noise.importance_rows(importance),
+        "most_important": most_important,
         "explorers": explorers,
         "thumbnails": noise.thumbnails(subject, densities[0]),
         "ridgelines": ridgelines(subject),
@@ -94,23 +97,6 @@ def content(inputs: ReportInputs) -> dict[str, Any]:
             hashlib.sha256(script.encode()).digest()
         ).decode(),
     }
-
-
-def _importance_rows(found) -> list[dict[str, Any]]:
-    if found is None:
-        return []
-    tops = [max(float(part.max()), 1e-12) for part in (found.mean, found.spread)]
-    decimals = decimals_for(found.mean)
-    return [
-        {
-            "name": found.names[i],
-            "mean": fixed(float(found.mean[i]), decimals),
-            "mean_share": round(100 * max(0.0, float(found.mean[i])) / tops[0]),
-            "spread": fixed(float(found.spread[i])),
-            "spread_share": round(100 * max(0.0, float(found.spread[i])) / tops[1]),
-        }
-        for i in found.order()[:12]
-    ]
 
 
 def _text(name: str) -> str:

@@ -115,7 +115,7 @@
     parts.ends[0].textContent = rows.end_texts[number][0];
     parts.ends[1].textContent = rows.end_texts[number][1];
     const [mean, lower, upper] = rows.summary[number];
-    parts.text.textContent = rows.target + " = " + rows.y_text[number] + " (black line); predicted " +
+    parts.text.textContent = rows.target + " = " + rows.y_text[number] + " (upright mark); predicted " +
       mean + ", 95\u202f% between " + lower + " and " + upper;
     parts.list.textContent = "";
     rows.columns.forEach((name, i) => addPair(name, rows.cells[number][i]));

@@ -1,0 +1,152 @@
+"""What the report may claim: no more than its rows show, and the same everywhere."""
+
+import re
+from copy import copy
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from ncai import TablePreparer
+from ncai.report import ReportInputs, answer
+from ncai.report.inputs import Subject
+from ncai.report.latents import latents
+from ncai.report.quality import quality
+from ncai.report.rows import row_titles
+from ncai.report.training import _chart, _strengths
+from ncai.report.words import percent
+from ncai.report.write import content, render
+from ncai.training_history import restart_kinds, restart_shares
+from report_models import one_input
+
+
+def test_rows_are_counted_from_1_or_have_their_own_labels():
+    model, X, y = one_input()
+
+    def name(raw):
+        return Subject(ReportInputs(model, X, y, raw_train=raw)).row_name(3)
+
+    assert name(None) == "row 4"
+    assert name(X) == "row 4"
+    assert name(X.set_axis([f"P{i}" for i in range(60)])) == "row P3"
+    assert name(X.set_axis(pd.Index(range(60), name="patient"))) == "row 3"
+
+
+def test_one_row_reads_the_same_wherever_it_is_shown():
+    model, X, y = one_input()
+    found = content(ReportInputs(model, X, y))
+    listed = found["split"].lists[0]["rows"][0]
+    rows, place = found["data"]["rows"], listed["place"]
+    assert rows["names"][place] == listed["name"]
+    assert rows["y_text"][place] == listed["y"]
+    assert rows["summary"][place][0] == listed["mean"]
+    hint = row_titles(Subject(ReportInputs(model, X, y)))[place]
+    assert hint.startswith(f"{listed['name']}: ")
+    assert hint.endswith(f" = {listed['y']}")
+
+
+def test_few_or_known_rows_do_not_prove_that_probabilities_are_right():
+    model, X, y = one_input()
+    rng = np.random.default_rng(1)
+    many = pd.concat([X] * 10, ignore_index=True)
+    drawn = np.asarray(model.predict_dist(many).sample(1, rng.integers(99))).reshape(-1)
+
+    def said(X_test, y_test):
+        inputs = ReportInputs(model, X, y, X_test, y_test)
+        subject, found = Subject(inputs), quality(Subject(inputs))
+        text = answer._how_trustworthy(subject, found)
+        return answer.badges(subject, found, [])[0], text
+
+    badge, text = said(many, drawn)
+    assert badge == {"state": "good", "text": "intervals calibrated"}
+    assert text.startswith("Its probabilities can be taken at their word")
+    badge, text = said(many[:18], drawn[:18])
+    assert badge["state"] == "open"
+    assert "18 rows can say little" in text
+    badge, text = said(None, None)
+    assert badge["state"] == "open"
+    assert "only on rows it was fitted to" in text
+
+
+def test_what_is_not_told_apart_is_neither_good_nor_bad():
+    model, X, y = one_input()
+    table = [
+        {"name": "NCAI", "log_likelihood": -3.59},
+        {"name": "line", "log_likelihood": -3.16, "gain": (-0.43, -1.2, 0.3)},
+    ]
+    subject = Subject(ReportInputs(model, X, y, scores=table))
+    badge = answer.badges(subject, quality(subject), [])[1]
+    assert badge == {"state": "open", "text": "not told apart from line"}
+    table[1]["gain"] = (-0.43, -0.6, -0.2)
+    badge = answer.badges(subject, quality(subject), [])[1]
+    assert badge == {"state": "bad", "text": "another method is better"}
+
+
+def test_a_training_cut_short_is_told_first_of_all():
+    model, X, y = one_input()
+    assert "cut short" not in render(ReportInputs(model, X, y))
+    cut = copy(model)
+    cut.stop_reasons_ = [
+        "trial marginal: plateau",
+        "marginal: time limit after 9 steps",
+    ]
+    found = content(ReportInputs(cut, X, y))
+    assert found["cut_short"].startswith("The time limit cut training short, after 9")
+    assert {"state": "bad", "text": "training cut short"} in found["badges"]
+    cut.stop_reasons_, cut.interrupted_ = [], True
+    assert "stopped early" in render(ReportInputs(cut, X, y))
+
+
+def test_restarts_show_what_they_count():
+    model, X, y = one_input()
+    found = content(ReportInputs(model, X, y))["training"]
+    shares = restart_shares(model)
+    assert shares.sum() == pytest.approx(1)
+    np.testing.assert_array_equal(
+        np.sort(shares[shares > 0]), np.sort(model.posterior_.shares)
+    )
+    kinds = restart_kinds(model)
+    assert kinds == ["in full"] * 2 + ["trial"] * (len(shares) - 2)
+    assert [row["kind"] for row in found["restarts"]] == kinds
+    assert [row["share"] for row in found["restarts"]] == [
+        percent(s, 1) for s in shares
+    ]
+    whole = found["kinds"][0]["share"], found["kinds"][1]["share"]
+    assert whole == (percent(shares[:2].sum()), percent(shares[2:].sum()))
+
+
+def test_lines_are_the_stronger_the_more_a_restart_counts():
+    values = np.zeros((3, 4))
+    found = _strengths(values, None, np.array([0.2, 0.0, 0.4, 0.1, 0.3]))
+    np.testing.assert_allclose(found, [0.5, 0, 1, 0.25])
+    assert _strengths(values, 1, None).tolist() == [0, 1, 0, 0]
+    assert not _strengths(values, 4, None).any()  # a trial, which is not drawn
+    history = {
+        "step": np.arange(1, 41),
+        "stage": ["a"] * 40,
+        "value": np.linspace(1, 0, 160).reshape(40, 4),
+    }
+    history["value"][0] = 1e6
+    svg = _chart(history, found, "value", history["value"])["svg"]
+    opacities = re.findall(r'class="line shared" stroke-opacity="([\d.]+)"', svg)
+    assert [float(o) for o in opacities] == [0.44, 0.62, 1.0]
+    assert svg.count('"line restart"') == 1
+    # What is off the scale leaves the frame, and does not run along its edge.
+    heights = [float(h) for h in re.findall(r"M[\d.]+ (-?[\d.]+)L", svg)]
+    assert min(heights) < -1000
+
+
+def test_white_noise_may_depend_on_y():
+    model, X, y = one_input()
+    (found,), _ = latents(Subject(ReportInputs(model, X, y)), 0)
+    over_x, over_y, _ = (chart["caption"] for chart in found.charts)
+    assert "shows no pattern" in over_x
+    assert "shows no pattern" not in over_y
+    assert "y is made of x and z" in over_y
+
+
+def test_names_of_columns_are_told_as_they_are():
+    values = np.arange(20.0) ** 2
+    name = 'the town\'s "name"'
+    preparer = TablePreparer().fit(pd.DataFrame({name: values, "again": values}))
+    assert f"again: dropped: the same as '{name}' in every row." in preparer.describe()
