@@ -176,14 +176,15 @@ def _random_parts(network: FlatNetwork, num_draws: int, num_samples: int, seed: 
 def _entropy(means, noise_std, row, shared, *, neighbours):
     del row, shared
     one = mixture.one_output(means, noise_std, 0)
-    return mixture.entropy(*mixture.smoothed(*one, neighbours))
+    return mixture.entropy(*mixture.smoothed(*one, neighbours=neighbours))
 
 
 def _entropy_given_weights(means, noise_std, row, shared, *, neighbours):
     del row, shared
     each = (means[:, None, :, 0], noise_std[:, :, None])
     return jax.lax.map(
-        lambda draw: mixture.entropy(*mixture.smoothed(*draw, neighbours)), each
+        lambda draw: mixture.entropy(*mixture.smoothed(*draw, neighbours=neighbours)),
+        each,
     ).mean()
 
 
