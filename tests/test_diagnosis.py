@@ -236,6 +236,19 @@ def test_output_as_dict_and_text(inputs):
     assert "noise, 95%" in text
 
 
+@pytest.mark.parametrize("judged", ["means", "samples"])
+def test_the_text_says_what_is_judged(judged, inputs):
+    found = diagnose(inputs, rng_of(2).normal(size=NUM_ROWS), judged=judged)
+    lines = str(found).splitlines()
+    assert f"Judged by {'draws' if judged == 'samples' else 'means'} of z" in lines[-3]
+    # Beside what is not judged there is no level to compare it with.
+    (hz,) = [line for line in lines if line.startswith("HZ(mean z)")]
+    assert (f"{found.hz_reference:.4g}" in hz) == (judged == "means")
+    for name, shown in (("mean", "means"), ("sampled", "samples")):
+        (mi,) = [line for line in lines if line.startswith(f"MI(x; {name} z)")]
+        assert (f"{found.mi_reference:.4g}" in mi) == (judged == shown)
+
+
 @pytest.mark.parametrize(
     ("change", "match"),
     [

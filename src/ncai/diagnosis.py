@@ -253,12 +253,13 @@ class LatentDiagnosis:
         return asdict(self) | {name: getattr(self, name) for name in derived}
 
     def __str__(self) -> str:
+        draws, noise = self.judged == "samples", self.mi_reference  # of what is judged
         rows = [
-            ("MI(x; mean z)", self.mi_x_mean, self.mi_reference),
-            ("MI(x; sampled z)", self.mi_x_sample, self.mi_reference),
+            ("MI(x; mean z)", self.mi_x_mean, None if draws else noise),
+            ("MI(x; sampled z)", self.mi_x_sample, noise if draws else None),
             ("PC(x)", self.pc_x, self.pc_x_reference),
             ("PC(y)", self.pc_y, self.pc_y_reference),
-            ("HZ(mean z)", self.hz, self.hz_reference),
+            ("HZ(mean z)", self.hz, None if draws else self.hz_reference),
             ("HZ(sampled z)", self.hz_sample, self.hz_reference),
             ("KS(mean z, prior)", self.ks, None),
             ("KS(sampled z, prior)", self.ks_sample, None),
@@ -278,7 +279,9 @@ class LatentDiagnosis:
         for name, value, reference in rows:
             shown = "" if reference is None else f"{reference:.4g}"
             lines.append(f"{name:<24}{value:>10.4g}  {shown:>11}".rstrip())
-        return "\n".join([*lines, self.independence_verdict, self.prior_verdict])
+        what = "draws of z, whose means need not be Gaussian" if draws else "means of z"
+        verdicts = self.independence_verdict, self.prior_verdict
+        return "\n".join([*lines, f"Judged by {what}:", *verdicts])
 
 
 def diagnose_latents(
