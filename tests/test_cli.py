@@ -369,3 +369,26 @@ def test_a_reader_that_leaves_is_no_error():
 )
 def test_durations(text, seconds):
     assert table_options.parse_duration(text) == seconds
+
+
+@pytest.mark.parametrize(
+    ("text", "names"),
+    [
+        (None, None),
+        ("a, b,,c ", ["a", "b", "c"]),
+        ('a,"b, c"', ["a", "b, c"]),
+        ("""town's "name",b""", ["""town's "name\"""", "b"]),
+        ("", []),
+    ],
+)
+def test_names_between_commas(text, names):
+    assert table_options.parse_names(text) == names
+
+
+def test_a_name_with_a_comma_can_be_given(table, tmp_path):
+    table.rename(columns={"b": "b, old"}).to_csv(tmp_path / "t.csv", index=False)
+    usual = ("fit", tmp_path / "t.csv", "--target", "y", "--out", tmp_path / "m.ncai")
+    # Found, since what is refused is only the target.
+    assert refused(run(*usual, "--features", 'a,"b, old",y'), "holds the target 'y'")
+    assert refused(run(*usual, "--drop", '"b, old",y'), "--drop holds the target 'y'")
+    assert refused(run(*usual, "--drop", '"b, old'), "must be names between commas")

@@ -17,10 +17,15 @@ Target = Annotated[str, typer.Option(help="Column to predict.", metavar="COL")]
 Features = Annotated[
     str | None,
     typer.Option(
-        help="Columns to predict from; all others if not given.", metavar="A,B"
+        help="Columns to predict from; all others if not given. A name that holds a "
+        """comma stands in double quotes: 'a,"b, c"'.""",
+        metavar="A,B",
     ),
 ]
-Drop = Annotated[str | None, typer.Option(help="Columns to leave out.", metavar="C,D")]
+Drop = Annotated[
+    str | None,
+    typer.Option(help="Columns to leave out, written likewise.", metavar="C,D"),
+]
 Preset = Annotated[str, typer.Option(help="default or paper.", metavar="NAME")]
 Hidden = Annotated[
     str | None,

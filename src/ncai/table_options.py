@@ -1,5 +1,6 @@
 """What the options of the commands mean, and which files they may write."""
 
+import csv
 import re
 from collections.abc import Iterable
 from pathlib import Path
@@ -23,10 +24,17 @@ _OPTIONS = {
 
 
 def parse_names(text: str | None) -> list[str] | None:
-    """Names between commas."""
+    """Names between commas; one that holds a comma stands in double quotes."""
     if text is None:
         return None
-    return [name.strip() for name in text.split(",") if name.strip()]
+    try:
+        (names,) = csv.reader([text], skipinitialspace=True, strict=True)
+    except (csv.Error, ValueError):
+        raise ValueError(
+            f"{text!r} must be names between commas; one that holds a comma or begins "
+            'with a quote stands in double quotes, as in a,"b, c".'
+        ) from None
+    return [name.strip() for name in names if name.strip()]
 
 
 def parse_layers(text: str | None) -> tuple[int, ...] | None:
