@@ -2,6 +2,7 @@
 
 import re
 import warnings
+from dataclasses import replace
 from functools import cache
 
 import jax
@@ -20,10 +21,12 @@ from ncai import (
 )
 from ncai.choosing import score_rows, stacking_weights
 from ncai.fitting import hold_out, padded_size
+from ncai.inference import hmc, nuts
 from ncai.latent_inference import infer_latents, sample_latents
 from ncai.model import Model, PriorState, Variance
 from ncai.networks import MLP, FlatNetwork
 from ncai.posterior import GaussianPosterior, _normals, split_draws
+from ncai.quadrature import latent_rule
 from ncai.settings import METHOD_PRESETS, METHODS, PRESETS, resolve
 from ncai.types import Data, Unknowns
 
@@ -197,6 +200,33 @@ def test_other_numbers_compile_nothing(method):
     assert restart_groups.run_chunk._cache_size() == before
 
 
+@pytest.mark.parametrize("method", SAMPLED)
+def test_other_numbers_compile_nothing_of_a_sampler(method):
+    fitted(method)
+    programs = (
+        restart_groups.run_chunk,
+        nuts.warm_start,
+        nuts.warmup_chunk,
+        nuts.draw_chunk,
+        hmc.predictive_summary,
+    )
+    before = [program._cache_size() for program in programs]
+    assert min(before) > 0
+    changes = {
+        "learning_rate": 0.003,
+        "max_steps": 280,
+        "noise_prior": (2.0, 0.1),
+        "variance_prior": (4.0, 1.0),
+        "latent_variance": 0.5,
+        "n_warmup": 50,
+        "n_draws": 50,
+        "random_state": 5,
+    }
+    fit(estimator(method, **changes), *data(40, seed=1))
+    fit(estimator(method), *data(38, seed=1))  # rows are padded to 40
+    assert [program._cache_size() for program in programs] == before
+
+
 def test_other_fixed_noise_compiles_nothing():
     fit(estimator(noise_variance=0.1), *data())
     before = restart_groups.run_chunk._cache_size()
@@ -214,6 +244,56 @@ def test_chains_that_have_not_mixed_are_reported_in_words(method):
     assert "R-hat" in message
     assert "or draw more" in message
     assert not model.sampler_report_.mixed
+
+
+def test_the_fewest_draws_of_one_chain_have_a_report():
+    summary = np.random.default_rng(0).normal(size=(4, 1, 3))
+    report = hmc.judge_mixing(summary, nuts.DrawInfo(*np.zeros((4, 4, 1))))
+    assert np.isfinite([report.max_rhat, report.min_ess]).all()
+    assert not report.mixed
+
+
+def test_chains_that_never_moved_have_not_mixed():
+    still = np.ones((25, 2, 80))  # as many as of a fit of `TINY`
+    info = nuts.DrawInfo(*np.zeros((4, 25, 2)))
+    report = hmc.judge_mixing(still, info)
+    assert report.max_rhat == np.inf
+    assert not report.mixed
+    still[:, :, 0] = np.random.default_rng(0).normal(size=(25, 2))
+    assert hmc.judge_mixing(still, info).max_rhat < 2  # of the one that varies
+
+
+def test_hmc_takes_no_weights_but_0_and_1():
+    x, y = data()
+    weights = np.ones(40)
+    weights[3] = 2
+    with pytest.raises(ValueError, match=r"sample_weight must be .*'hmc_marginal'"):
+        estimator("hmc").fit(x, y, sample_weight=weights)
+    # Without a z there is none to share.
+    model = replace(
+        fitted("hmc").posterior_.model, network=FlatNetwork(MLP((8,)), 1, 0, 1)
+    )
+    hmc._refuse_weights(model, Data(x, y[:, None], weights))
+    weights[3] = 0
+    model = fit(estimator("hmc"), x, y, sample_weight=weights)
+    np.testing.assert_array_equal(model.train_index_, np.flatnonzero(weights))
+
+
+def test_a_weight_of_2_is_the_row_twice_where_hmc_integrates_z_out():
+    posterior = fitted("hmc_marginal").posterior_
+    one = jax.tree.map(lambda a: a[0, 0], posterior.samples)
+    priors = jax.tree.map(lambda a: a[0], posterior.priors)
+    x, y = (a.astype("f4").reshape(5, 1) for a in data(5))
+    rule = latent_rule(1)
+
+    def log_density(rows, weights):
+        rows = Data(x[rows], y[rows] - 10, np.asarray(weights, "f4"))
+        return float(nuts.Target(posterior.model, rows, priors, rule).log_density(one))
+
+    weighted = log_density([0, 1, 2, 3, 4], [1, 2, 1, 0, 1])
+    repeated = log_density([0, 1, 1, 2, 4], [1, 1, 1, 1, 1])
+    assert weighted == pytest.approx(repeated, rel=1e-5)
+    assert weighted != pytest.approx(log_density([0, 1, 2, 4], np.ones(4)), rel=1e-3)
 
 
 @pytest.mark.parametrize("method", SAMPLED)

@@ -11,6 +11,7 @@ import pytest
 from ncai.inference.base import Training, mean_field_at, random_point
 from ncai.inference.hmc import HMC
 from ncai.inference.mean_field import MEANS_HELD, MeanFieldVI
+from ncai.inference.nuts import window_adaptation
 from ncai.model import Model, Variance, initial_priors
 from ncai.networks import MLP, FlatNetwork
 from ncai.objectives.elbo import DeterministicError, NegativeElbo
@@ -382,3 +383,36 @@ def test_ctrl_c_in_the_start_of_a_sampler_goes_to_the_caller():
             jax.random.key(0), MODEL, DATA, driver
         )
     assert set(driver.history.stage) == {"warm start", "elbo"}
+
+
+@pytest.mark.filterwarnings("ignore:.*chains have NOT mixed")
+def test_a_sampler_out_of_time_ends_its_warm_up_and_keeps_a_chunk_of_draws():
+    method = HMC(
+        num_chains=2,
+        num_warmup=300,
+        num_draws=100,
+        max_doublings=3,
+        training=Training(max_steps=250, warm_start_steps=250),
+    )
+    fit = method.fit(jax.random.key(0), MODEL, DATA, Driver(time_limit=1e-9))
+    assert fit.stop_reasons[-2:] == [
+        "warm-up: time limit after 25 draws",
+        "sampling: time limit after 25 draws",
+    ]
+    samples = np.asarray(fit.posterior.samples.weights)
+    assert samples.shape[:2] == (2, 25)
+    assert np.isfinite(samples).all()
+    assert (samples.std(axis=1) > 0).all()
+    assert fit.sampler.num_draws == 25
+
+
+def test_a_warm_up_that_ends_with_a_window_keeps_the_step_size_it_found():
+    begin, update, final = window_adaptation(0.8)
+    found = begin(jnp.zeros(3))
+    for is_last in (False, False, True):
+        before = found
+        found = update(found, True, is_last, jnp.ones(3), 0.5)
+    # The third acceptance of 0.5 moved the average of the step size so far.
+    kept = float(final(found).step_size)
+    assert kept == pytest.approx(float(final(before).step_size), rel=0.5)
+    assert kept < 0.1  # an average of nothing would be 1

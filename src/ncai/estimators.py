@@ -72,7 +72,8 @@ class BNNLVRegressor(RegressorMixin, BaseEstimator):
         n_mc_samples: Monte Carlo samples of (W, z) a step; with "iwae" of z, for one W.
         plateau: stop when no restart improves any more, if that is before `max_steps`.
         time_limit: seconds after which training stops with what it has; looked at every
-            250 steps, so that compiling the first of them may take longer.
+            250 steps, so that compiling the first of them may take longer. A sampler
+            looks every 25 draws, and makes 25 to warm up and 25 to keep in any case.
         weight_variance: s_w, the prior variance of weights: a number or "empirical".
         weight_groups: which weights share an empirical s_w: "all" (the paper), those of
             a "layer", or those of an "input" in the first layer.
@@ -120,7 +121,7 @@ class BNNLVRegressor(RegressorMixin, BaseEstimator):
         refit: after choosing, train on for a while with the held-out rows added.
         n_chains: of the samplers.
         n_warmup: draws to tune a sampler.
-        n_draws: draws kept from each chain.
+        n_draws: draws kept from each chain, at least 4.
         n_weight_draws: draws of W in a prediction.
         n_latent_draws: values of z for each of them.
         target_transform: train on "none", "log" or "yeo_johnson" of y; or "auto":
@@ -289,7 +290,8 @@ class BNNLVRegressor(RegressorMixin, BaseEstimator):
         Args:
             X: inputs.
             y: targets.
-            sample_weight: how often each row counts; not negative.
+            sample_weight: how often each row counts; not negative, and with "hmc" 0 or
+                1, since it samples one z a row.
             X_valid: rows to choose among restarts by, in place of held-out ones.
             y_valid: their targets.
         """

@@ -196,7 +196,7 @@ def check(s: Mapping[str, Any]) -> None:
     _one_of("hz_slack", s["hz_slack"], ("none", "white_noise"))
     _one_of("variance_form", s["variance_form"], ("paper", "exact"))
     for name in COUNTS:
-        _whole(name, s[name], 1)
+        _whole(name, s[name], 4 if name == "n_draws" else 1)  # R-hat needs 4
     for name in COUNTS_FROM_ZERO:
         _whole(name, s[name], 0)
     for name in FLAGS:

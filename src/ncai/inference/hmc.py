@@ -7,31 +7,29 @@ dependence between W and Z, so it mixes better for the time it takes.
 
 import warnings
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple
 
 import blackjax
 import jax
 import jax.numpy as jnp
 import numpy as np
-from blackjax.adaptation.mass_matrix import mass_matrix_adaptation
 from blackjax.adaptation.staged_adaptation import build_schedule
-from blackjax.adaptation.step_size import dual_averaging_adaptation
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import PRNGKeyArray
 
 from ncai.inference.base import Inference, Training, stack_starts
 from ncai.inference.mean_field import MeanFieldVI
-from ncai.latent_nodes import latent_nodes
-from ncai.model import (
-    Model,
-    PriorState,
-    gaussian_log_prior,
-    log_joint,
-    log_joint_terms,
-    point_noise,
+from ncai.inference.nuts import (
+    DrawInfo,
+    Target,
+    draw_chunk,
+    finish_warmup,
+    warm_start,
+    warmup_chunk,
 )
+from ncai.latent_nodes import latent_nodes
+from ncai.model import Model, PriorState
 from ncai.optimise import Driver, Progress
 from ncai.posterior import Fit, GaussianPosterior, SamplePosterior, SamplerReport
-from ncai.quadrature import LatentRule, latent_rule, marginal_log_likelihood
+from ncai.quadrature import latent_rule
 from ncai.types import Data, Unknowns
 
 CHUNK_DRAWS = 25
@@ -70,6 +68,8 @@ class HMC(Inference):
         self, key: PRNGKeyArray, model: Model, data: Data, driver: Driver | None = None
     ) -> Fit:
         """Draws from the posterior, with a report on how well they mixed."""
+        if not self.marginal:
+            _refuse_weights(model, data)
         driver = driver or Driver()
         start_key, warmup_key, draw_key = jax.random.split(key, 3)
         position, priors = self._starts(start_key, model, data, driver)
@@ -125,13 +125,23 @@ class HMC(Inference):
         num_warmup = CHUNK_DRAWS * -(-max(self.num_warmup, CHUNK_DRAWS) // CHUNK_DRAWS)
         schedule = jnp.asarray(build_schedule(num_warmup))
         warm = warm_start(target, position, self.target_acceptance)
+        reason = "all draws made"
         for start in range(0, num_warmup, CHUNK_DRAWS):
             keys = _keys(warmup_key, start, self.num_chains)
-            part = schedule[start : start + CHUNK_DRAWS]
+            made = start + CHUNK_DRAWS
             warm, info = warmup_chunk(
-                target, warm, keys, part, self.target_acceptance, self.max_doublings
+                target,
+                warm,
+                keys,
+                schedule[start:made],
+                self.target_acceptance,
+                self.max_doublings,
             )
-            _tell(driver, "warm-up", start + CHUNK_DRAWS, num_warmup, info)
+            _tell(driver, "warm-up", made, num_warmup, info)
+            if made < num_warmup and driver.out_of_time():
+                reason = f"time limit after {made} draws"
+                break
+        driver.stop_reasons.append(f"warm-up: {reason}")
         state, tuned = finish_warmup(warm, self.target_acceptance)
 
         positions, infos, functionals = [], [], []
@@ -146,9 +156,10 @@ class HMC(Inference):
                 functionals.append(predictive_summary(target, chunk, inputs, nodes))
                 positions.append(jax.tree.map(np.asarray, chunk))
                 infos.append(jax.tree.map(np.asarray, info))
-                _tell(driver, "sampling", start + CHUNK_DRAWS, self.num_draws, info)
-                if driver.out_of_time():
-                    reason = f"time limit after {start + CHUNK_DRAWS} draws"
+                made = start + CHUNK_DRAWS
+                _tell(driver, "sampling", made, self.num_draws, info)
+                if made < self.num_draws and driver.out_of_time():
+                    reason = f"time limit after {made} draws"
                     break
         except KeyboardInterrupt:
             if not positions:
@@ -168,55 +179,14 @@ class HMC(Inference):
         return chains, report
 
 
-class Target(NamedTuple):
-    """The density to sample: of (W, Z), or of W where there is a quadrature rule."""
-
-    model: Model
-    data: Data
-    priors: PriorState
-    rule: LatentRule | None
-
-    def log_density(self, position: Unknowns) -> Float[Array, ""]:
-        """Unnormalised log posterior."""
-        if self.rule is None:
-            # Padding says nothing of its z: left flat, those would drift for ever and
-            # no trajectory would turn. So they follow the prior.
-            padding = 1.0 * (self.data.row_weights == 0)[:, None]
-            return log_joint(
-                self.model, self.data, position, self.priors
-            ) + gaussian_log_prior(
-                position.latents, self.priors.latent_variance, padding
-            )
-        noise = point_noise(self.model, self.priors, position.log_noise_var)
-        likelihood = marginal_log_likelihood(
-            self.model,
-            self.data,
-            self.rule,
-            position.weights,
-            noise,
-            self.priors.latent_variance,
+def _refuse_weights(model: Model, data: Data) -> None:
+    """One z of a row seen twice is not two z: its likelihood would be squared."""
+    weights = np.asarray(data.row_weights)
+    if model.network.latent_dim and not np.isin(weights, (0, 1)).all():
+        raise ValueError(
+            "sample_weight must be 0 or 1 with inference='hmc', which samples one z a "
+            "row: use 'hmc_marginal', or repeat the rows."
         )
-        no_rows = jax.tree.map(lambda a: a[:0], self.data)
-        terms = log_joint_terms(self.model, no_rows, position, self.priors)
-        return likelihood + sum(
-            terms.get(name, 0.0) for name in ("log_prior_weights", "log_prior_noise")
-        )
-
-
-class Tuned(NamedTuple):
-    """What warm-up found."""
-
-    step_size: Float[Array, "C"]
-    inverse_mass: Float[Array, "C U"]
-
-
-class DrawInfo(NamedTuple):
-    """What is kept of each transition."""
-
-    acceptance: Float[Array, "T C"]
-    divergent: Float[Array, "T C"]
-    leapfrogs: Float[Array, "T C"]
-    log_density: Float[Array, "T C"]
 
 
 def _keys(key, start, num_chains):
@@ -226,132 +196,13 @@ def _keys(key, start, num_chains):
     return jax.vmap(lambda k: jax.random.split(k, num_chains))(keys)
 
 
-def _step(target, key, state, step_size, inverse_mass, max_doublings):
-    state, info = blackjax.nuts.build_kernel()(
-        key, state, target.log_density, step_size, inverse_mass, max_doublings
-    )
-    kept = DrawInfo(
-        info.acceptance_rate,
-        info.is_divergent,
-        info.num_integration_steps,
-        state.logdensity,
-    )
-    return state, kept
+def check_points(target: Target, count: int = 40):
+    """Rows and latents at which mixing is judged: spread over the data.
 
-
-class Adaptation(NamedTuple):
-    """What warm-up has learned so far, for one chain."""
-
-    step: Any
-    mass: Any
-    inverse_mass: Float[Array, "U"]
-
-
-def window_adaptation(target_acceptance):
-    """Stan's warm-up, put together from BlackJAX's parts: begin, update and final.
-
-    BlackJAX's own runs all of it in one call, which no progress bar could follow.
+    Of fewer rows some come twice, so that tables of any size share a program.
     """
-    mass_init, mass_update, mass_final = mass_matrix_adaptation(True)
-    step_init, step_update, step_final = dual_averaging_adaptation(target_acceptance)
-
-    def begin(position):
-        mass = mass_init(sum(leaf.size for leaf in jax.tree.leaves(position)))
-        return Adaptation(step_init(0.01), mass, mass.inverse_mass_matrix)
-
-    def end_window(adaptation):
-        mass = mass_final(adaptation.mass)
-        step = step_init(step_final(adaptation.step))
-        return Adaptation(step, mass, mass.inverse_mass_matrix)
-
-    def update(adaptation, in_slow_window, is_its_last, position, acceptance):
-        step = step_update(adaptation.step, acceptance)
-        mass = jax.lax.cond(
-            in_slow_window,
-            mass_update,
-            lambda mass, _: mass,
-            adaptation.mass,
-            position,
-        )
-        adaptation = Adaptation(step, mass, adaptation.inverse_mass)
-        return jax.lax.cond(is_its_last, end_window, lambda a: a, adaptation)
-
-    def final(adaptation):
-        step_size = jnp.exp(adaptation.step.log_step_size_avg)
-        return Tuned(step_size, adaptation.mass.inverse_mass_matrix)
-
-    return begin, update, final
-
-
-def warm_start(target, position, target_acceptance):
-    """Sampler and adaptation states before the first draw, for each chain."""
-    begin, _, _ = window_adaptation(target_acceptance)
-
-    def one(position):
-        state = blackjax.nuts.init(position, target.log_density)
-        # Python floats make weakly typed arrays, which a chunk returns as plain ones:
-        # without this, the first three chunks would each compile anew.
-        return jax.tree.map(
-            lambda a: jax.lax.convert_element_type(a, jnp.result_type(a)),
-            (state, begin(position)),
-        )
-
-    return jax.jit(jax.vmap(one))(position)
-
-
-@jax.jit(static_argnames=("target_acceptance", "max_doublings"))
-def warmup_chunk(target, warm, keys, schedule, target_acceptance, max_doublings):
-    """A chunk of warm-up draws for all chains."""
-    _, update, _ = window_adaptation(target_acceptance)
-
-    def body(warm, per_draw):
-        draw_keys, stage = per_draw
-
-        def one(key, state, adaptation):
-            state, info = _step(
-                target,
-                key,
-                state,
-                jnp.exp(adaptation.step.log_step_size),
-                adaptation.inverse_mass,
-                max_doublings,
-            )
-            adaptation = update(
-                adaptation, stage[0] > 0, stage[1] > 0, state.position, info.acceptance
-            )
-            return state, adaptation, info
-
-        state, adaptation, info = jax.vmap(one)(draw_keys, *warm)
-        return (state, adaptation), info
-
-    return jax.lax.scan(body, warm, (keys, schedule))
-
-
-def finish_warmup(warm, target_acceptance):
-    """The sampler's states and what it was tuned to."""
-    _, _, final = window_adaptation(target_acceptance)
-    state, adaptation = warm
-    return state, jax.vmap(final)(adaptation)
-
-
-@jax.jit(static_argnames=("max_doublings",))
-def draw_chunk(target, state, tuned, keys, max_doublings):
-    """A chunk of draws for all chains: positions [draws, chains, ...]."""
-
-    def body(state, draw_keys):
-        state, info = jax.vmap(
-            lambda k, s, e, m: _step(target, k, s, e, m, max_doublings)
-        )(draw_keys, state, *tuned)
-        return state, (state.position, info)
-
-    state, (positions, info) = jax.lax.scan(body, state, keys)
-    return state, positions, info
-
-
-def check_points(target: Target, most: int = 40):
-    """Rows and latents at which mixing is judged: spread over the data."""
     rows = np.flatnonzero(np.asarray(target.data.row_weights) > 0)
-    rows = rows[np.unique(np.linspace(0, len(rows) - 1, most).astype(int))]
+    rows = rows[np.linspace(0, len(rows) - 1, count).astype(int)]
     dims = target.model.network.latent_dim
     nodes = jnp.asarray(latent_nodes(1, 32, dims)[0])
     scale = jnp.sqrt(target.priors.latent_variance)
@@ -377,13 +228,19 @@ def predictive_summary(target, positions, inputs, nodes):
     return jax.vmap(jax.vmap(one))(positions.weights)
 
 
+@jax.jit  # one program that is kept, in place of many small ones
+def _rhat_and_ess(chains):
+    return blackjax.rhat(chains), blackjax.ess(chains)
+
+
 def judge_mixing(summary: np.ndarray, info: DrawInfo) -> SamplerReport:
     """R-hat (rank-normalised, split) and effective sample size of the predictions."""
     chains = jnp.asarray(np.swapaxes(summary, 0, 1))
-    rhat = np.asarray(blackjax.rhat(chains))
-    ess = np.asarray(blackjax.ess(chains))
+    rhat, ess = (np.asarray(found) for found in _rhat_and_ess(chains))
+    # What does not vary has no R-hat; where nothing does, no chain has moved.
+    rhat = rhat[~np.isnan(rhat)]
     return SamplerReport(
-        max_rhat=float(np.nanmax(rhat)),
+        max_rhat=float(rhat.max()) if rhat.size else np.inf,
         min_ess=float(np.nanmin(ess)),
         num_divergences=int(info.divergent.sum()),
         acceptance_rate=float(info.acceptance.mean()),

@@ -1,0 +1,197 @@
+"""The compiled parts of the No-U-Turn sampler (BlackJAX): target, warm-up, draws."""
+
+from typing import Any, NamedTuple
+
+import blackjax
+import jax
+import jax.numpy as jnp
+from blackjax.adaptation.mass_matrix import mass_matrix_adaptation
+from blackjax.adaptation.step_size import dual_averaging_adaptation
+from jaxtyping import Array, Float
+
+from ncai.model import (
+    Model,
+    PriorState,
+    gaussian_log_prior,
+    log_joint,
+    log_joint_terms,
+    point_noise,
+)
+from ncai.quadrature import LatentRule, marginal_log_likelihood
+from ncai.types import Data, Unknowns
+
+
+class Target(NamedTuple):
+    """The density to sample: of (W, Z), or of W where there is a quadrature rule."""
+
+    model: Model
+    data: Data
+    priors: PriorState
+    rule: LatentRule | None
+
+    def log_density(self, position: Unknowns) -> Float[Array, ""]:
+        """Unnormalised log posterior."""
+        if self.rule is None:
+            # Padding says nothing of its z: left flat, those would drift for ever and
+            # no trajectory would turn. So they follow the prior.
+            padding = 1.0 * (self.data.row_weights == 0)[:, None]
+            return log_joint(
+                self.model, self.data, position, self.priors
+            ) + gaussian_log_prior(
+                position.latents, self.priors.latent_variance, padding
+            )
+        noise = point_noise(self.model, self.priors, position.log_noise_var)
+        likelihood = marginal_log_likelihood(
+            self.model,
+            self.data,
+            self.rule,
+            position.weights,
+            noise,
+            self.priors.latent_variance,
+        )
+        no_rows = jax.tree.map(lambda a: a[:0], self.data)
+        terms = log_joint_terms(self.model, no_rows, position, self.priors)
+        return likelihood + sum(
+            terms.get(name, 0.0) for name in ("log_prior_weights", "log_prior_noise")
+        )
+
+
+class Tuned(NamedTuple):
+    """What warm-up found."""
+
+    step_size: Float[Array, "C"]
+    inverse_mass: Float[Array, "C U"]
+
+
+class DrawInfo(NamedTuple):
+    """What is kept of each transition."""
+
+    acceptance: Float[Array, "T C"]
+    divergent: Float[Array, "T C"]
+    leapfrogs: Float[Array, "T C"]
+    log_density: Float[Array, "T C"]
+
+
+def _step(target, key, state, step_size, inverse_mass, max_doublings):
+    state, info = blackjax.nuts.build_kernel()(
+        key, state, target.log_density, step_size, inverse_mass, max_doublings
+    )
+    kept = DrawInfo(
+        info.acceptance_rate,
+        info.is_divergent,
+        info.num_integration_steps,
+        state.logdensity,
+    )
+    return state, kept
+
+
+class Adaptation(NamedTuple):
+    """What warm-up has learned so far, for one chain."""
+
+    step: Any
+    mass: Any
+    inverse_mass: Float[Array, "U"]
+
+
+def window_adaptation(target_acceptance):
+    """Stan's warm-up, put together from BlackJAX's parts: begin, update and final.
+
+    BlackJAX's own runs all of it in one call, which no progress bar could follow.
+    """
+    mass_init, mass_update, mass_final = mass_matrix_adaptation(True)
+    step_init, step_update, step_final = dual_averaging_adaptation(target_acceptance)
+
+    def begin(position):
+        mass = mass_init(sum(leaf.size for leaf in jax.tree.leaves(position)))
+        return Adaptation(step_init(0.01), mass, mass.inverse_mass_matrix)
+
+    def end_window(adaptation):
+        mass = mass_final(adaptation.mass)
+        step = step_init(step_final(adaptation.step))
+        return Adaptation(step, mass, mass.inverse_mass_matrix)
+
+    def update(adaptation, in_slow_window, is_its_last, position, acceptance):
+        step = step_update(adaptation.step, acceptance)
+        mass = jax.lax.cond(
+            in_slow_window,
+            mass_update,
+            lambda mass, _: mass,
+            adaptation.mass,
+            position,
+        )
+        adaptation = Adaptation(step, mass, adaptation.inverse_mass)
+        return jax.lax.cond(is_its_last, end_window, lambda a: a, adaptation)
+
+    def final(adaptation):
+        step = adaptation.step
+        # Right after a window (where a time limit may end it) there is no average yet.
+        log_size = jnp.where(step.step > 1, step.log_step_size_avg, step.log_step_size)
+        return Tuned(jnp.exp(log_size), adaptation.mass.inverse_mass_matrix)
+
+    return begin, update, final
+
+
+@jax.jit(static_argnames=("target_acceptance",))
+def warm_start(target, position, target_acceptance):
+    """Sampler and adaptation states before the first draw, for each chain."""
+    begin, _, _ = window_adaptation(target_acceptance)
+
+    def one(position):
+        state = blackjax.nuts.init(position, target.log_density)
+        # Python floats make weakly typed arrays, which a chunk returns as plain ones:
+        # without this, the first three chunks would each compile anew.
+        return jax.tree.map(
+            lambda a: jax.lax.convert_element_type(a, jnp.result_type(a)),
+            (state, begin(position)),
+        )
+
+    return jax.vmap(one)(position)
+
+
+@jax.jit(static_argnames=("target_acceptance", "max_doublings"))
+def warmup_chunk(target, warm, keys, schedule, target_acceptance, max_doublings):
+    """A chunk of warm-up draws for all chains."""
+    _, update, _ = window_adaptation(target_acceptance)
+
+    def body(warm, per_draw):
+        draw_keys, stage = per_draw
+
+        def one(key, state, adaptation):
+            state, info = _step(
+                target,
+                key,
+                state,
+                jnp.exp(adaptation.step.log_step_size),
+                adaptation.inverse_mass,
+                max_doublings,
+            )
+            adaptation = update(
+                adaptation, stage[0] > 0, stage[1] > 0, state.position, info.acceptance
+            )
+            return state, adaptation, info
+
+        state, adaptation, info = jax.vmap(one)(draw_keys, *warm)
+        return (state, adaptation), info
+
+    return jax.lax.scan(body, warm, (keys, schedule))
+
+
+def finish_warmup(warm, target_acceptance):
+    """The sampler's states and what it was tuned to."""
+    _, _, final = window_adaptation(target_acceptance)
+    state, adaptation = warm
+    return state, jax.vmap(final)(adaptation)
+
+
+@jax.jit(static_argnames=("max_doublings",))
+def draw_chunk(target, state, tuned, keys, max_doublings):
+    """A chunk of draws for all chains: positions [draws, chains, ...]."""
+
+    def body(state, draw_keys):
+        state, info = jax.vmap(
+            lambda k, s, e, m: _step(target, k, s, e, m, max_doublings)
+        )(draw_keys, state, *tuned)
+        return state, (state.position, info)
+
+    state, (positions, info) = jax.lax.scan(body, state, keys)
+    return state, positions, info
