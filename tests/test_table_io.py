@@ -3,6 +3,8 @@
 import gzip
 import io
 import sys
+import warnings
+from contextlib import nullcontext
 
 import numpy as np
 import pandas as pd
@@ -46,7 +48,46 @@ def test_standard_input_tells_its_format_by_its_content(form, tmp_path, monkeypa
         content = gzip.compress(content) if form == "gzip" else content
     stream = io.TextIOWrapper(io.BufferedReader(io.BytesIO(content)))
     monkeypatch.setattr(sys, "stdin", stream)
-    pd.testing.assert_frame_equal(read_table("-"), FRAME, check_dtype=False)
+    told = (
+        pytest.warns(UserWarning, match="by tabs") if form == "tsv" else nullcontext()
+    )
+    with told:
+        found = read_table("-")
+    pd.testing.assert_frame_equal(found, FRAME, check_dtype=False)
+
+
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-8-sig", "utf-16", "utf-16-be"])
+@pytest.mark.parametrize("separator", [",", ";", "\t"])
+@pytest.mark.parametrize("rows", [1, 3000])
+def test_separator_and_byte_order_mark_are_found(separator, encoding, rows, tmp_path):
+    frame = pd.DataFrame({"a": "x, y; z", "b, c": "1,5", "€": np.arange(rows) / 4})
+    text = frame.to_csv(index=False, sep=separator)
+    if encoding == "utf-16-be":
+        text = "\ufeff" + text
+    path = tmp_path / "t.csv"
+    path.write_bytes(text.encode(encoding))
+    unusual = separator != "," or "16" in encoding
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        found = read_table(path)
+    pd.testing.assert_frame_equal(found, frame, check_dtype=False)
+    words = {",": "", ";": "separated by ';'", "\t": "separated by tabs"}[separator]
+    assert len(told) == unusual
+    if unusual:
+        assert f"{path} is read " in str(told[0].message)
+        assert words in str(told[0].message)
+        assert ("UTF-16" in str(told[0].message)) == ("16" in encoding)
+
+
+def test_names_with_commas_do_not_hide_the_separator(tmp_path):
+    path = tmp_path / "t.csv"
+    path.write_text("size, m2;price;n\n1,5;2;3\n2,5;3;4\n")
+    with pytest.warns(UserWarning, match="separated by ';'"):
+        found = read_table(path)
+    assert list(found) == ["size, m2", "price", "n"]
+    # In doubt it is what the name of the file says.
+    path.write_text("a;b,c\n1;2,3\n")
+    assert list(read_table(path)) == ["a;b", "c"]
 
 
 def test_text_columns_are_the_same_text_in_every_piece(tmp_path):

@@ -23,12 +23,9 @@ def require_columns(
     """Refuse names that the table does not have."""
     missing = [name for name in names if name not in frame.columns]
     if missing:
-        hint = ""
-        if len(frame.columns) == 1 and ";" in frame.columns[0]:
-            hint = " Are its values separated by ';'? They must be by ','."
         raise TableError(
             f"{table_name(path)} has no {listed('column', missing)}; it has "
-            f"{listed('column', list(frame.columns))}.{hint}"
+            f"{listed('column', list(frame.columns))}."
         )
 
 

@@ -19,6 +19,7 @@ import numpy as np
 import pandas as pd
 
 from ncai.atomic import require_file
+from ncai.table_text import text_form
 
 STANDARD_INPUT = "-"
 TEXT_ENDINGS = {".csv": ",", ".csv.gz": ",", ".tsv": "\t", ".tsv.gz": "\t"}
@@ -26,10 +27,14 @@ PARQUET_ENDINGS = (".parquet", ".pq")
 ENDINGS = (*TEXT_ENDINGS, *PARQUET_ENDINGS)
 # A piece of this many rows takes some tens of megabytes with a hundred columns.
 CHUNK_ROWS = 10_000
+_LOOK = 8192  # bytes at the start that tell how a table is written
 _GZIP, _PARQUET = b"\x1f\x8b", b"PAR1"
 # Takes values beyond the last name, which pandas drops in silence where a piece begins.
 _BEYOND = "\0"
-_NO_TEXT = "{} is not text in UTF-8, which a table must be: save it in that encoding."
+_NO_TEXT = (
+    "{} is not text in UTF-8 (or in UTF-16 with a byte-order mark), which a table must "
+    "be: save it in that encoding."
+)
 
 
 class TableError(ValueError):
@@ -77,22 +82,21 @@ def read_chunks(
 
 @contextmanager
 def _opened(path: str | Path) -> Iterator[tuple[Any, str, str]]:
-    """A binary stream, "parquet" or the separator, and what to call it."""
+    """A binary stream, "parquet" or the usual separator, and what to call it."""
     if str(path) == STANDARD_INPUT:
         name = "standard input"
         stream: Any = getattr(sys.stdin, "buffer", sys.stdin)
         if not hasattr(stream, "peek"):
             stream = io.BufferedReader(stream)
-        start = stream.peek(4096)[:4096]
+        start = stream.peek(_LOOK)[:_LOOK]
         if start.startswith(_GZIP):
             stream = io.BufferedReader(gzip.open(stream))  # pyright: ignore
-            start = stream.peek(4096)[:4096]
+            start = stream.peek(_LOOK)[:_LOOK]
         if start.startswith(_PARQUET):
             # Its table of contents stands at the end.
             yield io.BytesIO(stream.read()), "parquet", name
         else:
-            line = start.split(b"\n", 1)[0]
-            yield stream, "\t" if b"\t" in line and b"," not in line else ",", name
+            yield stream, ",", name
         return
     path = Path(path)
     if path.is_dir():
@@ -127,9 +131,13 @@ def _text_pieces(
     """Pieces of a text table, its header read apart: pandas would rename doubles."""
     try:
         buffered = stream if hasattr(stream, "peek") else io.BufferedReader(stream)  # pyright: ignore
-        if b"\0" in buffered.peek(4096)[:4096]:  # pyright: ignore
+        form = text_form(buffered.peek(_LOOK)[:_LOOK], separator)  # pyright: ignore
+        if form is None:
             raise TableError(_NO_TEXT.format(name))
-        with _as_text(buffered) as text:
+        if assumed := form.assumed(separator):
+            warnings.warn(f"{name} is read {', '.join(assumed)}.", stacklevel=2)
+        separator = form.separator
+        with _as_text(buffered, form.encoding) as text:
             header = _header(text, separator, name)
             pieces = pd.read_csv(
                 text,
@@ -180,9 +188,9 @@ def _next_piece(pieces: Iterator[pd.DataFrame]) -> pd.DataFrame | None:
 
 
 @contextmanager
-def _as_text(stream: Any) -> Iterator[io.TextIOWrapper]:
+def _as_text(stream: Any, encoding: str) -> Iterator[io.TextIOWrapper]:
     """The stream as text, left open at the end: it is for its opener to close."""
-    text = io.TextIOWrapper(stream, encoding="utf-8-sig", newline="")
+    text = io.TextIOWrapper(stream, encoding=encoding, newline="")
     try:
         yield text
     finally:
