@@ -2,6 +2,7 @@
 
 import gzip
 import io
+import signal
 import subprocess
 import sys
 
@@ -14,6 +15,9 @@ from ncai import __version__, table_fit, table_options, table_output, table_pred
 from ncai.optimise import FitFailedError
 
 COMMANDS = ("demo", "fit", "predict", "evaluate", "diagnose", "inspect", "compare")
+COMMANDS = (*COMMANDS, "datasets", "datasets list", "datasets get", "bench")
+COMMANDS = (*COMMANDS, "bench quality", "study", "study run", "study status")
+COMMANDS = (*COMMANDS, "study tables", "study figures", "study report")
 
 
 @pytest.fixture(scope="module")
@@ -50,7 +54,7 @@ def predictions(text):
 # ----- Help and start -----------------------------------------------------------------
 
 
-@pytest.mark.parametrize("command", [[], *([name] for name in COMMANDS)])
+@pytest.mark.parametrize("command", [[], *(name.split() for name in COMMANDS)])
 def test_help_shows_an_example(command):
     result = run(*command, "--help")
     assert result.exit_code == 0
@@ -334,6 +338,47 @@ def test_a_fit_that_ends_early_leaves_nothing(
     assert result.exit_code == code
     assert result.stderr == words
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_amid_training_leaves_whole_files(number, data, tmp_path):
+    """Ctrl-C keeps the best so far; an end from outside keeps what was there."""
+    program = (
+        "import sys\n"
+        "from ncai import cli, optimise\n"
+        "usual = optimise.Driver._record\n"
+        "def record(driver, *what):\n"
+        "    usual(driver, *what)\n"
+        "    if driver.has_fit:\n"
+        "        print('trained', file=sys.stderr, flush=True)\n"
+        "optimise.Driver._record = record\n"
+        "cli.main()\n"
+    )
+    out = tmp_path / "m.ncai"
+    out.write_text("old")
+    options = ["--max-steps", 10**7, "--out", out, "--force", "--drop", "id"]
+    options = ["fit", data, "--target", "y", *QUICK, *options]
+    with subprocess.Popen(
+        [sys.executable, "-c", program, *map(str, options)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as child:
+        for line in child.stderr:
+            if line == "trained\n":
+                break
+        child.send_signal(number)
+        shown, told = child.communicate(timeout=120)
+    assert [path.name for path in tmp_path.iterdir()] == ["m.ncai"]
+    assert "Traceback" not in told
+    if number == signal.SIGTERM:
+        assert child.returncode == -signal.SIGTERM
+        assert out.read_text() == "old"
+        return
+    assert child.returncode == 130, told
+    assert "interrupted after" in shown
+    assert f"Model: {out}" in shown
+    assert run("predict", out, data).exit_code == 0
 
 
 def test_a_write_that_fails_leaves_nothing(tmp_path, monkeypatch):

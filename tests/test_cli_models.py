@@ -340,7 +340,7 @@ def test_inspect_shows_the_settings_that_a_preset_filled_in(tmp_path, monkeypatc
     assert (found["seed"], settings["random_state"]) == (7, 7)
     assert "'row_id' looks like a row number" in found["warnings"][0]
     assert "'row_id' looks like a row number" in told.stderr
-    assert "'row_id' looks like a row number" in handed[0].data_notes[-1]
+    assert handed[0].data_warnings == found["warnings"]
     shown = " ".join(run("inspect", tmp_path / "m.ncai").stdout.split())
     assert "inference=marginal, preset=default, hidden=50,50, activation=silu" in shown
     assert "hz_weight" not in shown
@@ -420,6 +420,22 @@ def test_compare_writes_table_figure_and_scores(folder, tmp_path, monkeypatch):
     mean = np.mean([row["crps"] for row in good])
     assert found["summary"][0]["crps"] == pytest.approx(mean)
     assert (tmp_path / "c.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_compare_fits_our_own_methods(folder, tmp_path):
+    result = run(
+        *("compare", folder / "houses.csv", "--target", "price", "--folds", 2),
+        *("--methods", "MFVI", "--preset", "paper", "--hidden", "5"),
+        *("--max-steps", 20, "--restarts", 2, "--json"),
+        *("--figure", tmp_path / "c.png", "--out", tmp_path / "c.csv"),
+    )
+    assert result.exit_code == 0, result.stderr
+    (found,) = json.loads(result.stdout)
+    assert (found["method"], found["folds"]) == ("MFVI", 2)
+    assert np.isfinite(found["log_likelihood"])
+    scores = pd.read_csv(tmp_path / "c.csv")
+    assert list(scores["fold"]) == [1, 2]
+    assert found["crps"] == pytest.approx(scores["crps"].mean())
 
 
 @pytest.mark.parametrize(

@@ -169,14 +169,10 @@ def _write_report(path: Path, request: FitRequest, tables, model, scores) -> Non
             raw_train=tables.train.raw,
             groups=tables.preparer.groups(),
             target_name=request.target,
-            data_notes=[*tables.preparer.describe(), *_as_sentences(tables)],
+            data_notes=tables.preparer.describe(),
+            data_warnings=tables.preparer.warnings_,
             scores=scores,
             command=request.command,
             title=f"{request.target} from {table_fit.table_name(request.data)}",
         ),
     )
-
-
-def _as_sentences(tables) -> list[str]:
-    """What to look at in the columns, as the report's own text has it."""
-    return [f"Look at this: {words}" for words in tables.preparer.warnings_]

@@ -36,6 +36,7 @@ def add_study(app: typer.Typer, guard, example) -> None:
         help="The paper's experiments: run, resume, look.",
         no_args_is_help=True,
         rich_markup_mode=None,
+        epilog=example("ncai study run --scale smoke", "ncai study status"),
     )
 
     @study.command(
