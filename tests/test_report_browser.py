@@ -15,6 +15,13 @@ pytestmark = pytest.mark.skipif(
 )
 
 
+# Of the words in charts, in pixels of the screen.
+SMALLEST_TEXT = """() => Math.min(...[...document.querySelectorAll('svg.chart')]
+  .flatMap(chart => [...chart.querySelectorAll('text')].map(text =>
+    parseFloat(getComputedStyle(text).fontSize)
+    * chart.getBoundingClientRect().width / chart.viewBox.baseVal.width)))"""
+
+
 @pytest.fixture(scope="module")
 def browser():
     api = pytest.importorskip(
@@ -135,12 +142,12 @@ def test_no_screen_scrolls_sideways(browser, report, wide_report, width):
         with Visit(browser, path, viewport=size) as visit:
             reach = visit.page.evaluate("document.documentElement.scrollWidth")
             assert reach <= width
-            smallest = visit.page.evaluate(
-                """() => Math.min(...[...document.querySelectorAll('.chart .tick')]
-                  .map(t => t.getBoundingClientRect()).filter(r => r.width)
-                  .map(r => r.height))"""
+            assert visit.page.evaluate(SMALLEST_TEXT) >= 9
+            hidden = visit.page.evaluate(
+                """() => [...document.querySelectorAll('.chart .upright')]
+                  .filter(t => !t.getBoundingClientRect().width).length"""
             )
-            assert smallest >= 8
+            assert hidden == 0
 
 
 def test_dark_screens_get_dark_pages(browser, report):
@@ -189,6 +196,37 @@ def test_no_table_is_cut_off_on_paper(browser, report):
         )
         assert visit.page.locator(".scroll table").count() > 0
         assert cut == 0
+        assert visit.page.evaluate(SMALLEST_TEXT) >= 9
+
+
+@pytest.mark.parametrize("script", [True, False])
+def test_what_is_closed_is_printed_too(browser, report, script):
+    with Visit(browser, report, java_script_enabled=script) as visit:
+        closed = visit.page.locator("details:not([open])")
+        count = closed.count()
+        assert count >= 2
+        if script:
+            visit.page.evaluate("dispatchEvent(new Event('beforeprint'))")
+            assert closed.count() == 0
+            visit.page.evaluate("dispatchEvent(new Event('afterprint'))")
+            assert closed.count() == count
+        settings = visit.page.locator("dl.settings")
+        assert settings.is_hidden()
+        visit.page.emulate_media(media="print")
+        assert settings.bounding_box()["height"] > 100
+
+
+def test_cards_end_where_their_content_does(browser, wide_report):
+    with Visit(browser, wide_report) as visit:
+        spare = visit.page.evaluate(
+            """() => [...document.querySelectorAll('.explorer-card, #training figure')]
+              .map(card => card.getBoundingClientRect().bottom
+                - card.lastElementChild.getBoundingClientRect().bottom)"""
+        )
+        assert len(spare) > 3
+        assert max(spare) <= 20
+        lines = visit.page.locator(".readout").first.bounding_box()["height"]
+        assert lines < 30
 
 
 def test_a_finger_shows_a_row_too(browser, report):

@@ -13,6 +13,7 @@ from ncai.report.inputs import Subject
 from ncai.report.latents import latents
 from ncai.report.quality import quality
 from ncai.report.rows import row_titles
+from ncai.report.split import _scatter
 from ncai.report.training import _chart, _strengths
 from ncai.report.words import percent
 from ncai.report.write import content, render
@@ -150,3 +151,29 @@ def test_names_of_columns_are_told_as_they_are():
     name = 'the town\'s "name"'
     preparer = TablePreparer().fit(pd.DataFrame({name: values, "again": values}))
     assert f"again: dropped: the same as '{name}' in every row." in preparer.describe()
+
+
+def test_one_bin_is_no_picture():
+    model, X, y = one_input()
+    titles = [
+        [chart["title"] for chart in quality(Subject(ReportInputs(*rows))).charts]
+        for rows in ((model, X, y), (model, X, y, X[:30], y[:30]))
+    ]
+    assert "Coverage by bin" in titles[0]
+    assert titles[1] == [name for name in titles[0] if name != "Coverage by bin"]
+
+
+def test_rows_uncertain_in_both_ways_have_a_mark_of_their_own():
+    model, X, y = one_input()
+    aleatoric, epistemic = np.arange(60.0), np.roll(np.arange(60.0), 4)
+    svg = _scatter(Subject(ReportInputs(model, X, y)), aleatoric, epistemic)
+    marked = {
+        kind: sorted(map(int, re.findall(r'data-row="(\d+)"', dots)))
+        for kind, dots in re.findall(r'<g class="dots (\w+)">(.*?)</g>', svg)
+    }
+    # The last ten by one, and by the other the last six and the first four.
+    assert marked == {
+        "aleatoric": list(range(50, 54)),
+        "both": list(range(54, 60)),
+        "epistemic": list(range(4)),
+    }

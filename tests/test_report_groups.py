@@ -8,7 +8,7 @@ from ncai import BNNLVRegressor, TablePreparer
 from ncai.column_groups import CYCLES, ColumnGroup
 from ncai.report import ReportInputs
 from ncai.report.densities import densities_over
-from ncai.report.feature_axis import MOST_LEVELS, feature_axis
+from ncai.report.feature_axis import MOST_LEVELS, date_ticks, feature_axis
 from ncai.report.inputs import Subject
 from ncai.report.write import content, render
 
@@ -104,6 +104,29 @@ def test_days_have_their_names(subject):
     assert label_of("2026-11-16 12:00", "week", 7) == "Mon"
     assert label_of("2001-05-03 12:00", "year", 365).endswith("May")
     assert label_of("2001-05-03 18:31:30", "day", 1440) == "18:31"
+
+
+def test_dates_are_shown_as_dates(inputs, subject):
+    across = feature_axis(subject, group(subject, "when"), 50)
+    assert across.axis.label == "when"
+    first, last = across.labels[0], across.labels[-1]
+    assert "2019-12-10" < first < "2020-01-10" < "2022-05-01" < last < "2022-06-15"
+    # The number of days of 1 July 2020 stands where that day is.
+    ticks = {text: place for place, text in across.axis.ticks}
+    assert ticks["Jul 2020"] == (pd.Timestamp("2020-07-01") - pd.Timestamp(0)).days - (
+        group(subject, "when").origin
+    )
+    row = next(r for r in content(inputs)["columns"] if r["name"] == "when")
+    assert (row["low"], row["high"]) == ("2020-01-01", "2022-05-19")
+
+
+@pytest.mark.parametrize("days", [0.2, 3, 20, 70, 300, 1000, 4000, 40_000])
+def test_dates_along_an_axis_are_few_and_in_order(days):
+    ticks = date_ticks(0.3, 0.3 + days, 17_540.0)
+    assert len(ticks) <= 5
+    assert len({text for _, text in ticks}) == len(ticks)
+    assert all(0.3 <= place <= 0.3 + days for place, _ in ticks)
+    assert len(ticks) >= 2 or days < 1
 
 
 def test_the_report_speaks_of_the_users_columns(inputs):

@@ -276,7 +276,8 @@ def test_groups_hold_each_column_once_and_levels_are_what_rows_have(mixed):
     )
     assert groups["gaps"].columns == ("gaps", "gaps missing")
     assert groups["when, time of year"].cycle == "year"
-    assert groups["when days"].source == groups["when, time of year"].source == "when"
+    assert groups["when"].source == groups["when, time of year"].source == "when"
+    assert groups["when"].origin == preparer.plans_["when"].origin
     town = groups["town"]
     assert list(town.levels) == list(mixed["town"].value_counts().index)
     for level, values in town.levels.items():

@@ -24,6 +24,7 @@ class ColumnGroup:
         source: the column of the table that they are made of.
         levels: of a category, what each level is in `columns`; the most frequent first.
         cycle: of a place in a cycle (sine, then cosine), one of `CYCLES`.
+        origin: of a date, the day that its number is 0 at, in days since 1970.
     """
 
     name: str
@@ -31,6 +32,7 @@ class ColumnGroup:
     source: str
     levels: dict[str, tuple[float, ...]] = field(default_factory=dict)
     cycle: str | None = None
+    origin: float | None = None
 
 
 def group_of_levels(

@@ -200,7 +200,9 @@ class DatePlan:
                 columns = tuple(rest.pop(part) for part in parts)
                 name = f"{self.name}, time of {cycle}"
                 places.append(ColumnGroup(name, columns, self.name, cycle=cycle))
-        days = ColumnGroup(f"{self.name} days", tuple(rest.values()), self.name)
+        # The days may have been dropped, and only the mark of missing ones be left.
+        origin = self.origin if f"{self.name} days" in outputs else None
+        days = ColumnGroup(self.name, tuple(rest.values()), self.name, origin=origin)
         return [days, *places] if rest else places
 
 

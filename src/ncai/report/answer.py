@@ -120,7 +120,7 @@ def lead_over_others(scores: list[dict]) -> Lead | None:
 def _how_close(subject: Subject, quality: Quality, most_important: str | None) -> str:
     inputs = count(subject.num_sources, "input")
     if subject.one_input:
-        inputs = subject.names[0]
+        inputs = subject.groups[0].name
     elif most_important is not None:
         inputs += f" (above all {most_important})"
     unit = f" {subject.inputs.target_unit}" if subject.inputs.target_unit else ""
@@ -190,8 +190,8 @@ def _what_kind(subject: Subject, split: Split, latents: list[MethodLatents]) -> 
         return f"{sentence}, and this model gives that noise the same width everywhere."
     if split.noise_ratio > 1.2:
         sentence += (
-            f", which is {nice(split.noise_ratio, 2)} times as wide in the noisiest rows "
-            "as in the quietest"
+            f", which is {nice(split.noise_ratio, 2)} times as wide in the noisiest "
+            "rows as in the quietest"
         )
     else:
         sentence += ", about as wide everywhere"

@@ -1,11 +1,14 @@
 """Plain facts: the columns, the settings, the versions."""
 
 import platform
+from collections.abc import Callable
+from functools import partial
 from importlib import metadata
 from typing import Any
 
 import numpy as np
 
+from ncai.report.feature_axis import value_text
 from ncai.report.inputs import Subject
 from ncai.report.svg import number
 from ncai.report.words import nice
@@ -21,21 +24,26 @@ def column_table(subject: Subject) -> tuple[list[dict[str, Any]], int]:
 
     Returns the rows, and how many columns were left out.
     """
-    columns = [(subject.target_name, subject.target, True)]
-    columns += [
-        (name, subject.train[:, place], False)
-        for place, name in enumerate(subject.names)
-    ]
+    columns: list[tuple[str, np.ndarray, bool, Callable[[float], str]]]
+    columns = [(subject.target_name, subject.target, True, nice)]
+    dates = {g.columns[0]: g for g in subject.groups if g.origin is not None}
+    for place, name in enumerate(subject.names):
+        values = subject.train[:, place]
+        if name in dates:
+            words = partial(value_text, dates[name])
+            columns.append((dates[name].name, values, False, words))
+        else:
+            columns.append((name, values, False, nice))
     rows = []
-    for name, values, is_target in columns[:MOST_COLUMNS]:
+    for name, values, is_target, words in columns[:MOST_COLUMNS]:
         low, middle, high = np.quantile(values, [0, 0.5, 1])
         rows.append(
             {
                 "name": name,
                 "target": is_target,
-                "low": nice(float(low)),
-                "middle": nice(float(middle)),
-                "high": nice(float(high)),
+                "low": words(float(low)),
+                "middle": words(float(middle)),
+                "high": words(float(high)),
                 "distinct": f"{len(np.unique(values)):,}",
                 "bars": _bars(values),
             }

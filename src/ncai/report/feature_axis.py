@@ -1,10 +1,12 @@
 """An input on the horizontal axis: numbers, levels, or the place in a cycle."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import date, timedelta
+from typing import Any
 
 import numpy as np
+import pandas as pd
 
 from ncai.column_groups import CYCLES, ColumnGroup
 from ncai.conditional import is_discrete
@@ -19,6 +21,13 @@ MOST_LEVELS = 8
 _LETTERS = 40
 # A year that is no leap year, to name its days.
 _FIRST_DAY = date(2001, 1, 1)
+# Dates along an axis: what is between two of them, and how they are written.
+_DATE_STEPS = (
+    *((f"{days}D", "%d %b") for days in (1, 2, 7, 14)),
+    *((f"{months}MS", "%b %Y") for months in (1, 2, 3, 6)),
+    *((f"{years}YS", "%Y") for years in (1, 2, 5, 10, 25, 50, 100)),
+)
+_MOST_DATES = 5
 # Days are counted from 1 January 1970, a Thursday.
 _WEEKDAYS = "Thu Fri Sat Sun Mon Tue Wed".split()
 
@@ -58,15 +67,41 @@ def feature_axis(subject: Subject, group: ColumnGroup, num: int) -> FeatureAxis:
         values = np.unique(first)
         settings = np.tile(subject.typical[columns], (len(values), 1))
         settings[:, 0] = values
-        labels = [nice(float(value)) for value in values]
+        labels = [value_text(group, float(value)) for value in values]
         return _side_by_side(group.name, labels, settings)
     axis = axis_for(first, group.name, 0.02)
+    if group.origin is not None:
+        axis = replace(axis, ticks=date_ticks(axis.low, axis.high, group.origin))
     step = (axis.high - axis.low) / num
     values = axis.low + step * (np.arange(num) + 0.5)
     settings = np.tile(subject.typical[columns], (num, 1))
     settings[:, 0] = values
-    labels = [nice(float(value)) for value in values]
+    labels = [value_text(group, float(value)) for value in values]
     return FeatureAxis(axis, values, settings, labels, False, lambda rows: rows[:, 0])
+
+
+def value_text(group: ColumnGroup, value: float) -> str:
+    """A value of the first column of a group in words: a date, or a number."""
+    if group.origin is None:
+        return nice(value)
+    return f"{_moment(value, group.origin):%Y-%m-%d}"
+
+
+def date_ticks(low: float, high: float, origin: float) -> list[tuple[float, str]]:
+    """Starts of years, months or days between two numbers of days, not too many."""
+    start, end = _moment(low, origin), _moment(high, origin)
+    for every, form in _DATE_STEPS:
+        days = pd.date_range(start.normalize(), end, freq=every)
+        days = days[days >= start]
+        if len(days) <= _MOST_DATES:
+            numbers = (days - _moment(0.0, origin)) / pd.Timedelta(days=1)
+            texts = [f"{day:{form}}" for day in days]
+            return list(zip(numbers.tolist(), texts, strict=True))
+    return []
+
+
+def _moment(days: float, origin: float) -> Any:
+    return pd.Timestamp(0) + pd.Timedelta(days=origin + days)
 
 
 def _side_by_side(name: str, labels: list[str], settings: np.ndarray) -> FeatureAxis:

@@ -1,6 +1,7 @@
 """How good: scores, calibration, PIT, coverage by bin, sharpness."""
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from ncai.calibration import binomial_band, coverage_by_bin, coverage_curve
 from ncai.evaluation import paired_difference
 from ncai.metrics import pit_uniformity
 from ncai.report.axes import Axis, axis_for
+from ncai.report.feature_axis import value_text
 from ncai.report.inputs import Subject
 from ncai.report.svg import Chart
 from ncai.report.words import count, decimals_for, fixed, nice, percent, short
@@ -71,13 +73,13 @@ def quality(subject: Subject) -> Quality:
     pit = pits[subject.main.key]
     level, coverage, expected = _worst_level(pit)
     by = subject.judged.to_numpy(float)[:, 0] if subject.one_input else mean
-    by_name = subject.names[0] if subject.one_input else "predicted mean"
+    by_name = subject.groups[0].name if subject.one_input else "predicted mean"
     return Quality(
         scores=subject.inputs.scores or _own_scores(subject, pits),
         charts=[
             _calibration(subject, pits, len(y)),
             _pit_histogram(subject, pit),
-            _bins(subject, pit, by, by_name),
+            *_bins(subject, pit, by, by_name),
             _sharpness(subject, upper - lower),
         ],
         mean_absolute_error=float(np.mean(np.abs(y - mean))),
@@ -204,13 +206,17 @@ def _pit_histogram(subject: Subject, pit: np.ndarray) -> dict[str, Any]:
     )
 
 
-def _bins(subject: Subject, pit, by, by_name: str) -> dict[str, Any]:
+def _bins(subject: Subject, pit, by, by_name: str) -> list[dict[str, Any]]:
+    """Coverage along x or the predicted mean; none where there is but one bin."""
     num_bins = int(np.clip(len(pit) // 20, 1, 6))
     found = coverage_by_bin(pit, by, 0.95, num_bins)
+    if len(found) < 2:
+        return []
     places = np.arange(len(found))
+    words = partial(value_text, subject.groups[0]) if subject.one_input else short
     lowest = min(0.6, *(part.lower for part in found)) - 0.02
     ticks = [
-        (float(place), short((part.low + part.high) / 2))
+        (float(place), words((part.low + part.high) / 2))
         for place, part in zip(places, found, strict=True)
     ]
     chart = Chart(
@@ -230,17 +236,19 @@ def _bins(subject: Subject, pit, by, by_name: str) -> dict[str, Any]:
         method=subject.main.key,
         radius=5,
         titles=[
-            f"{nice(part.low)} to {nice(part.high)}: {percent(part.coverage)} of "
+            f"{words(part.low)} to {words(part.high)}: {percent(part.coverage)} of "
             f"{count(part.num_rows, 'row')}"
             for part in found
         ],
     )
-    return _figure(
-        chart.render(),
-        "Coverage by bin",
-        "Whether 95 % intervals hold everywhere, not only on average. Lines are 95 % "
-        "intervals of the counted share.",
-    )
+    return [
+        _figure(
+            chart.render(),
+            "Coverage by bin",
+            "Whether 95 % intervals hold everywhere, not only on average. Lines are "
+            "95 % intervals of the counted share.",
+        )
+    ]
 
 
 def _sharpness(subject: Subject, widths: np.ndarray) -> dict[str, Any]:

@@ -5,6 +5,7 @@ from markupsafe import Markup
 
 from ncai.conditional import row_densities
 from ncai.report.axes import Axis, axis_for
+from ncai.report.feature_axis import value_text
 from ncai.report.inputs import Subject
 from ncai.report.svg import Chart, number, shorten
 from ncai.report.words import nice
@@ -41,7 +42,7 @@ def ridgelines(subject: Subject) -> Markup:
             -0.2,
             len(picked) + 0.35,
             "",
-            [(float(i), shorten(t, 26)) for i, t in enumerate(labels)],
+            [(float(i), shorten(t, 18)) for i, t in enumerate(labels)],
         ),
         760,
         70 + 44 * len(picked),
@@ -61,6 +62,7 @@ def ridgelines(subject: Subject) -> Markup:
 def _ridge_label(subject: Subject, place: int) -> str:
     position = int(subject.shown[place])
     if subject.one_input:
-        name = shorten(subject.names[0], 12)
-        return f"{name} = {nice(float(subject.train[position, 0]), 2)}"
+        group, value = subject.groups[0], float(subject.train[position, 0])
+        text = nice(value, 2) if group.origin is None else value_text(group, value)
+        return f"{shorten(group.name, 7)} = {text}"
     return subject.row_name(position)

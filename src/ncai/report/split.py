@@ -8,6 +8,7 @@ from markupsafe import Markup
 
 from ncai.conditional import is_discrete
 from ncai.report.axes import Axis, axis_for
+from ncai.report.feature_axis import feature_axis
 from ncai.report.inputs import Subject
 from ncai.report.rows import cell
 from ncai.report.svg import Chart
@@ -17,6 +18,8 @@ _LISTED = 10
 _GRID = 100
 # Values of z for each weight draw: their average is a variance to within a percent.
 _LATENT_DRAWS = 64
+# Of rows in neither list of the most uncertain, in the first, the second, and in both.
+_MARKS = ("data", "dots aleatoric", "dots epistemic", "dots both")
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,12 +72,12 @@ def _stds(subject: Subject, predictive) -> tuple[np.ndarray, np.ndarray]:
 def _over_input(subject: Subject) -> Markup | None:
     if not subject.one_input or is_discrete(subject.train[:, 0]):
         return None
-    axis = axis_for(subject.train[:, 0], subject.names[0], 0.0)
-    x = np.linspace(axis.low, axis.high, _GRID)
-    aleatoric, epistemic = _stds(subject, subject.predict(subject.main, x[:, None]))
+    across = feature_axis(subject, subject.groups[0], _GRID)
+    predictive = subject.predict(subject.main, across.settings)
+    x, (aleatoric, epistemic) = across.places, _stds(subject, predictive)
     total = np.hypot(aleatoric, epistemic)
     chart = Chart(
-        axis,
+        across.axis,
         Axis(0, 1.08 * float(total.max()), f"standard deviation of {subject.y_label}"),
         480,
         300,
@@ -97,10 +100,8 @@ def _scatter(subject: Subject, aleatoric, epistemic) -> Markup:
     )
     rows = np.arange(len(aleatoric))
     top = [set(np.argsort(-part)[:_LISTED]) for part in (aleatoric, epistemic)]
-    kinds = np.where(
-        [r in top[0] for r in rows], 1, np.where([r in top[1] for r in rows], 2, 0)
-    )
-    for kind, name in ((0, "data"), (1, "dots aleatoric"), (2, "dots epistemic")):
+    kinds = np.array([(row in top[0]) + 2 * (row in top[1]) for row in rows])
+    for kind, name in enumerate(_MARKS):
         chosen = kinds == kind
         chart.points(
             aleatoric[chosen],

@@ -60,6 +60,8 @@ class Chart:
         longest = max((len(text) for _, text in self._y_marks), default=0)
         name_room = 20 if y.label else 0
         self.left = 14 + name_room + 7.2 * longest
+        if wide:  # a phone shows larger numbers, and the name above the frame
+            self.left = max(self.left, 14 + 12 * longest)
         self.right, self.top = right, 12
         # On a phone the words of a wide chart are twice as tall.
         self._tick_room = 21 if wide else 17

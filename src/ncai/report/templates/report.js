@@ -163,6 +163,14 @@
   document.addEventListener("pointerdown", look);
   document.addEventListener("keydown", (event) => { if (event.key === "Escape") hideRow(); });
   box.querySelector("button").addEventListener("click", hideRow);
+  // Paper cannot be clicked: what is closed is opened for it, and closed again.
+  let opened = [];
+  window.addEventListener("beforeprint", () => {
+    opened = [...document.querySelectorAll("details:not([open])")];
+    opened.forEach((part) => { part.open = true; });
+  });
+  window.addEventListener("afterprint", () => opened.forEach((part) => { part.open = false; }));
+
   // Native hints would cover the box that says more.
   document.querySelectorAll("circle[data-row] > title").forEach((title) => title.remove());
 }());
