@@ -36,15 +36,23 @@ _BESIDE = re.compile(r"([^\w.,]*)([+-]?\d[\d.,]*)(\s*\D{0,4})")
 
 def number_form(known: pd.Series) -> str | None:
     """The form in which these texts are numbers, but for few values or one mark."""
-    found = {form: numbers_in(known, form) for form in FORM_WORDS}
-    form = max(found, key=lambda name: int(found[name].notna().sum()))
+    rows = known.value_counts()  # each text is looked at once
+    texts = pd.Series(rows.index, rows.index, dtype=object)
+    signs = {sign for sign in ",%" if any(sign in text for text in texts)}
+    found = {
+        form: numbers_in(texts, form)
+        for form in FORM_WORDS
+        if form == PLAIN or ("%" if PERCENT in form else ",") in signs
+    }
+    shares = {name: rows[one.notna()].sum() / len(known) for name, one in found.items()}
+    form = max(shares, key=lambda name: shares[name])
     values = found[form]
-    if values.notna().mean() >= _NUMBER_SHARE:
+    if shares[form] >= _NUMBER_SHARE:
         return form
-    marks = set(known[values.isna()])
+    marks = list(texts[values.isna()])
     if len(marks) > 1:
         return None
-    (mark,), different = marks, values.nunique()
+    mark, different = marks[0], values.nunique()
     says_nothing = not re.search(r"\w", mark) or mark.lower() in _UNKNOWN
     fewest = _FEWEST_BESIDE_SIGNS if says_nothing else _FEWEST_NUMBERS
     return form if different >= fewest else None

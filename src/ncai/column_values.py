@@ -97,7 +97,7 @@ def date_format(known: pd.Series) -> str | None:
 
 def likeness(column: pd.Series) -> str | None:
     """What a column of text looks like that it could not be taken for."""
-    known = words(column).dropna()
+    known = words(column).dropna().drop_duplicates()
     if {_DAY_FIRST, _MONTH_FIRST} <= set(_fitting_formats(known)):
         return (
             "it looks like dates that could be day/month or month/day: written as "
