@@ -122,6 +122,13 @@ def test_methods_are_switched_on_and_off(browser, report, script):
         page.check("#show-m1")
         page.uncheck("#show-m0")
         assert [shade.is_visible() for shade in shades] == [False, True]
+        curves = [
+            page.locator(f'#quality path.line[data-method="m{i}"]') for i in (0, 1)
+        ]
+        assert [curve.is_visible() for curve in curves] == [False, True]
+        page.locator('.again label[for="show-m0"]').click()  # beside the pictures
+        assert [shade.is_visible() for shade in shades] == [True, True]
+        page.uncheck("#show-m0")
         if script:
             assert page.locator(".readout").inner_text().startswith("MFVI:")
 

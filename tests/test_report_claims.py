@@ -8,6 +8,8 @@ import pandas as pd
 import pytest
 
 from ncai import TablePreparer
+from ncai.baselines import ConstantNoiseLinear, MarginalDensity
+from ncai.conditional import conditional_density
 from ncai.report import ReportInputs, answer
 from ncai.report.inputs import Subject
 from ncai.report.latents import latents
@@ -107,7 +109,7 @@ def test_restarts_show_what_they_count():
         np.sort(shares[shares > 0]), np.sort(model.posterior_.shares)
     )
     kinds = restart_kinds(model)
-    assert kinds == ["in full"] * 2 + ["trial"] * (len(shares) - 2)
+    assert kinds == ["main"] * 2 + ["trial"] * (len(shares) - 2)
     assert [row["kind"] for row in found["restarts"]] == kinds
     assert [row["share"] for row in found["restarts"]] == [
         percent(s, 1) for s in shares
@@ -177,3 +179,32 @@ def test_rows_uncertain_in_both_ways_have_a_mark_of_their_own():
         "both": list(range(54, 60)),
         "epistemic": list(range(4)),
     }
+
+
+def test_baselines_are_drawn_and_switched():
+    model, X, y = one_input()
+    fitted = {
+        baseline.name: baseline.fit(X.to_numpy(), y)
+        for baseline in (ConstantNoiseLinear(), MarginalDensity())
+    }
+    found = content(ReportInputs(model, X, y, baselines=fitted))
+    assert [row["name"] for row in found["quality"].scores][1:] == list(fitted)
+    calibration = found["quality"].charts[0]["svg"]
+    methods = found["data"]["explorers"]["explorer-0"]["methods"]
+    for key, name in zip(("m1", "m2"), fitted, strict=True):
+        assert f'class="line" data-method="{key}"' in calibration
+        assert methods[key]["name"] == name
+    # What is drawn over x is the density: at the first place, of the line's Gaussian.
+    rows, grid = np.array([[-1.0], [1.5]]), np.linspace(-8, 8, 400)
+    line = conditional_density(fitted["Linear, constant noise"], rows, [0, 1], grid)
+    np.testing.assert_allclose(np.trapezoid(line.density, grid), 1, atol=1e-6)
+    np.testing.assert_allclose(
+        np.trapezoid(line.density * grid, grid), line.mean, atol=1e-6
+    )
+    np.testing.assert_allclose(line.quantiles[:, 3], line.mean)
+    # They have no z, and no picture of their own beside the model's.
+    assert len(found["latents"]) == 1
+    assert found["thumbnails"] == []
+    many = {str(i): fitted["Density of y alone"] for i in range(6)}
+    with pytest.raises(ValueError, match="others and baselines hold 6 models"):
+        Subject(ReportInputs(model, X, y, baselines=many))

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from ncai import mixture
+from ncai.peers.base import Predictions
 from ncai.predictive import PredictiveDistribution
 from ncai.transformed import TransformedPredictive
 
@@ -93,8 +94,10 @@ def rows_along(inputs: np.ndarray, feature: int, values: ArrayLike) -> np.ndarra
 def conditional_density(
     model, rows: np.ndarray, x: ArrayLike, y_grid: np.ndarray
 ) -> ConditionalDensity:
-    """p(y|x) at rows: of a fitted estimator with one output, or of an oracle."""
+    """p(y|x) at rows: of an estimator with one output, a baseline, or an oracle."""
     x = np.asarray(x, float)
+    if hasattr(model, "predict") and not hasattr(model, "predict_dist"):
+        return _of_baseline(model.predict(rows), x, y_grid)
     if not hasattr(model, "predict_dist"):
         return _of_oracle(model, rows, x, y_grid)
     predictive = model.predict_dist(as_inputs(model, rows))
@@ -109,6 +112,17 @@ def conditional_density(
         np.exp(predictive.log_prob_grid(y_grid)),
         np.asarray(predictive.mean()).reshape(len(rows)),
         np.asarray(predictive.quantile(QUANTILES)).reshape(len(rows), -1),
+    )
+
+
+def _of_baseline(predictions: Predictions, x, y_grid) -> ConditionalDensity:
+    columns = [predictions.log_prob(np.full(len(x), y)) for y in y_grid]
+    return ConditionalDensity(
+        x,
+        y_grid,
+        np.exp(np.stack(columns, axis=1)),
+        predictions.mean(),
+        np.asarray(predictions.quantile(QUANTILES)),
     )
 
 

@@ -95,7 +95,8 @@ def _score_and_tell(request: FitRequest, tables, model, console, tell) -> None:
         tell(f"Trained in {model.fit_seconds_:.0f} s; scoring beside baselines ...")
     diagnosis = table_fit.diagnose_if_possible(model)
     name = fit_summary.method_name(model.settings_)
-    scores, log_likelihoods = table_fit.score_methods(model, tables, name)
+    baselines = table_fit.fit_baselines(model, tables)
+    scores, log_likelihoods = table_fit.score_methods(model, tables, name, baselines)
     num_test = 0 if tables.test is None else len(tables.test)
     model.table_ |= {
         "num_train": len(tables.train),
@@ -118,7 +119,7 @@ def _score_and_tell(request: FitRequest, tables, model, console, tell) -> None:
     if request.report is not None:
         if request.settings["progress"]:
             tell("Writing the report ...")
-        _write_report(request.report, request, tables, model, scores)
+        _write_report(request.report, request, tables, model, scores, baselines)
 
 
 _NO_SCORES = (
@@ -154,7 +155,9 @@ def _as_json(request: FitRequest, model, preparer) -> dict[str, Any]:
     }
 
 
-def _write_report(path: Path, request: FitRequest, tables, model, scores) -> None:
+def _write_report(
+    path: Path, request: FitRequest, tables, model, scores, baselines
+) -> None:
     from ncai.report import ReportInputs, write_report
 
     test = tables.test
@@ -172,6 +175,7 @@ def _write_report(path: Path, request: FitRequest, tables, model, scores) -> Non
             data_notes=tables.preparer.describe(),
             data_warnings=tables.preparer.warnings_,
             scores=scores,
+            baselines=baselines,
             command=request.command,
             title=f"{request.target} from {table_fit.table_name(request.data)}",
         ),

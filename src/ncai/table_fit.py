@@ -170,30 +170,42 @@ def fit_model(tables: FitTables, settings: Mapping[str, Any]) -> "BNNLVRegressor
     return model
 
 
+def fit_baselines(model: "BNNLVRegressor", tables: FitTables) -> dict[str, Any]:
+    """What to compare the model with, by name; none without rows to compare on.
+
+    Baselines learn from all rows that the model had, those that chose its restart too.
+    """
+    from ncai.baselines import default_baselines
+
+    if tables.test is None:
+        return {}
+    known = [tables.train] + ([tables.valid] if tables.valid is not None else [])
+    inputs = np.concatenate([rows.inputs.to_numpy() for rows in known])
+    targets = np.concatenate([rows.targets for rows in known])
+    hidden = tuple(int(width) for width in np.atleast_1d(model.settings_["hidden"]))
+    fitted = default_baselines(hidden, int(model.seed_))
+    return {baseline.name: baseline.fit(inputs, targets) for baseline in fitted}
+
+
 def score_methods(
-    model: "BNNLVRegressor", tables: FitTables, name: str
+    model: "BNNLVRegressor",
+    tables: FitTables,
+    name: str,
+    baselines: Mapping[str, Any],
 ) -> tuple[list[dict[str, Any]], dict[str, np.ndarray]]:
     """Scores on the test rows of the model and of baselines, and their log densities.
 
     A baseline's `gain` is what the model has over it in log-likelihood, with the ends
     of its 95 % interval.
-
-    Baselines learn from all rows that the model had, those that chose its restart too.
     """
-    from ncai.baselines import default_baselines
     from ncai.evaluation import average_scores, paired_difference, row_scores
 
     test = tables.test
     if test is None:
         return [], {}
-    known = [tables.train] + ([tables.valid] if tables.valid is not None else [])
-    inputs = np.concatenate([rows.inputs.to_numpy() for rows in known])
-    targets = np.concatenate([rows.targets for rows in known])
-    hidden = tuple(int(width) for width in np.atleast_1d(model.settings_["hidden"]))
-    methods = {name: model.predict_dist(test.inputs)}
-    for baseline in default_baselines(hidden, int(model.seed_)):
-        baseline.fit(inputs, targets)
-        methods[baseline.name] = baseline.predict(test.inputs.to_numpy())
+    methods: dict[str, Any] = {name: model.predict_dist(test.inputs)}
+    for its_name, baseline in baselines.items():
+        methods[its_name] = baseline.predict(test.inputs.to_numpy())
     rows = {name: row_scores(found, test.targets) for name, found in methods.items()}
     scores = [{"name": name, **average_scores(found)} for name, found in rows.items()]
     log_likelihoods = {name: found["log_likelihood"] for name, found in rows.items()}

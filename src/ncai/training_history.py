@@ -69,7 +69,7 @@ def restart_shares(model) -> np.ndarray | None:
 
 
 def restart_kinds(model) -> list[str]:
-    """Of each restart, what it was trained in: "in full", "trial" or "snapshot".
+    """Of each restart, what it was trained in: "main", "trial" or "snapshot".
 
     The estimator's order: the main fit, a quick trial before it, snapshots after it.
     """
@@ -79,7 +79,7 @@ def restart_kinds(model) -> list[str]:
     # A trial has no more restarts than the main fit, and a snapshot as many.
     snapshots = (more - 1 if tried and more else more) // full * full
     trials = more - snapshots
-    return ["in full"] * (count - more) + ["trial"] * trials + ["snapshot"] * snapshots
+    return ["main"] * (count - more) + ["trial"] * trials + ["snapshot"] * snapshots
 
 
 def terms_of(history: Mapping[str, Any]) -> list[str]:

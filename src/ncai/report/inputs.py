@@ -1,5 +1,6 @@
 """What a report is made from, checked, and what its sections share."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -56,6 +57,8 @@ class ReportInputs:
         title: of the report.
         method_name: short name of the model; by its inference if not given.
         others: other fitted models of the same rows, to be switched on and off.
+        baselines: fitted ones of `ncai.baselines` by name, to be switched on and off in
+            pictures of densities and calibration.
         truth: the oracle of a synthetic set, where the truth is known.
         target_unit: unit of the target, if it is known.
     """
@@ -75,6 +78,7 @@ class ReportInputs:
     title: str = ""
     method_name: str = ""
     others: dict[str, Any] = field(default_factory=dict)
+    baselines: Mapping[str, Any] = field(default_factory=dict)
     truth: Any = None
     target_unit: str | None = None
 
@@ -87,6 +91,7 @@ class Method:
     name: str
     model: Any
     colour: str
+    is_baseline: bool = False
 
     @property
     def is_truth(self) -> bool:
@@ -99,7 +104,7 @@ class Subject:
 
     Attributes:
         inputs: as given.
-        methods: the model first, then the others, then the truth.
+        methods: the model first, then the others, the baselines and the truth.
         names: of the inputs.
         groups: of inputs that move together; pictures are drawn over these.
         train: training inputs, [N, D].
@@ -141,6 +146,11 @@ class Subject:
 
     @property
     def models(self) -> list[Method]:
+        """The model and the others."""
+        return [method for method in self.fallible if not method.is_baseline]
+
+    @property
+    def fallible(self) -> list[Method]:
         """All methods but the truth."""
         return [method for method in self.methods if not method.is_truth]
 
@@ -191,8 +201,10 @@ class Subject:
             return rows
         return pd.DataFrame(rows, columns=self.model.feature_names_in_)
 
-    def predict(self, method: Method, rows) -> PredictiveDistribution:
-        """The predictive distribution of rows, by one of the models."""
+    def predict(self, method: Method, rows) -> Any:
+        """The predictive distribution of rows, by one of the models or baselines."""
+        if method.is_baseline:
+            return method.model.predict(np.asarray(rows, float))
         if getattr(method.model, "feature_names_in_", None) is None:
             return method.model.predict_dist(np.asarray(rows, float))
         columns = method.model.feature_names_in_
@@ -206,9 +218,11 @@ class Subject:
         return self.predict(self.main, self.train[self.shown])
 
     @cached_property
-    def judged_predictive(self) -> dict[str, PredictiveDistribution]:
-        """Each model's predictions of the rows that scores are computed on."""
-        return {method.key: self.predict(method, self.judged) for method in self.models}
+    def judged_predictive(self) -> dict[str, Any]:
+        """Each method's predictions of the rows that scores are computed on."""
+        return {
+            method.key: self.predict(method, self.judged) for method in self.fallible
+        }
 
     def row_name(self, position: int) -> str:
         """What a training row is called: its number from 1 on, or its own label."""
@@ -232,9 +246,15 @@ class Subject:
 
 def _methods(inputs: ReportInputs) -> list[Method]:
     named = {inputs.method_name or method_name(inputs.model): inputs.model}
-    named |= {name: model for name, model in inputs.others.items()}
+    named |= {**inputs.others, **inputs.baselines}
     methods = [
-        Method(f"m{place}", str(name), model, METHOD_COLOURS[place])
+        Method(
+            f"m{place}",
+            str(name),
+            model,
+            METHOD_COLOURS[place],
+            is_baseline=name in inputs.baselines,
+        )
         for place, (name, model) in enumerate(named.items())
     ]
     if inputs.truth is not None:
@@ -276,9 +296,10 @@ def _check(inputs: ReportInputs) -> None:
                 f"the report is about one target, and this model predicts {outputs}: "
                 "fit one model for each and write a report on each."
             )
-    if len(models) > len(METHOD_COLOURS):
+    compared = len(inputs.others) + len(inputs.baselines)
+    if compared > len(METHOD_COLOURS) - 1:
         raise ValueError(
-            f"others holds {len(inputs.others)} models; a report can compare "
+            f"others and baselines hold {compared} models; a report can compare "
             f"{len(METHOD_COLOURS) - 1} with its own."
         )
     pairs: list[tuple[str, Any, Any]] = [

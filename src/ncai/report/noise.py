@@ -119,11 +119,11 @@ def explorer(
 
 def thumbnails(subject: Subject, densities: Densities) -> list[dict[str, Any]]:
     """One small picture for each method, side by side; none if there is only one."""
-    if len(subject.methods) < 2 or not subject.one_input:
+    order = [*(m for m in subject.methods if m.is_truth), *reversed(subject.models)]
+    if len(order) < 2 or not subject.one_input:
         return []
     across = densities.across
     pictures = []
-    order = [*(m for m in subject.methods if m.is_truth), *reversed(subject.models)]
     for method in order:
         shown = densities.of[method.key]
         chart = Chart(

@@ -65,7 +65,7 @@ def quality(subject: Subject) -> Quality:
     y = subject.judged_target
     pits = {
         method.key: np.asarray(subject.judged_predictive[method.key].cdf(y)).reshape(-1)
-        for method in subject.models
+        for method in subject.fallible
     }
     predictive = subject.judged_predictive[subject.main.key]
     mean = np.asarray(predictive.mean()).reshape(-1)
@@ -145,7 +145,7 @@ def _number(value) -> float | None:
 def _own_scores(subject: Subject, pits: dict[str, np.ndarray]) -> list[dict]:
     y, table = subject.judged_target, []
     ours = np.asarray(subject.judged_predictive[subject.main.key].log_prob(y))
-    for method in subject.models:
+    for method in subject.fallible:
         predictive = subject.judged_predictive[method.key]
         coverage = coverage_curve(pits[method.key], LEVELS)
         log_likelihoods = np.asarray(predictive.log_prob(y))
@@ -172,7 +172,7 @@ def _calibration(subject: Subject, pits, num_rows: int) -> dict[str, Any]:
     )
     low, high = binomial_band(_CURVE, num_rows)
     chart.band(_CURVE, low, high, "chance").line([0, 1], [0, 1], "reference")
-    for method in reversed(subject.models):
+    for method in reversed(subject.fallible):
         curve = coverage_curve(pits[method.key], _CURVE)
         chart.line(_CURVE, curve, "line", method.key)
     return _figure(
