@@ -70,9 +70,9 @@ def predict(
 
     path = None if out == "-" else Path(out)
     if path is not None:
-        options.check_ending(path, ENDINGS, "--out")
         inputs = [model, *([Path(data)] if data != "-" else [])]
         options.check_output(path, force, inputs)
+        options.check_ending(path, ENDINGS, "--out")
     levels = options.parse_quantiles(quantiles)
 
     from ncai.table_output import table_writer
