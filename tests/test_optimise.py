@@ -228,6 +228,9 @@ def test_the_time_limit_stops_after_a_chunk():
     driver = run_flat(Driver(time_limit=1e-9), max_steps=4000)
     assert driver.steps == CHUNK_STEPS
     assert driver.stop_reasons == [f"flat: time limit after {CHUNK_STEPS} steps"]
+    # Time that is over with the last step has cut nothing short.
+    whole = run_flat(Driver(time_limit=1e-9), max_steps=CHUNK_STEPS)
+    assert whole.stop_reasons == [f"flat: step limit after {CHUNK_STEPS} steps"]
     # Stages that follow are not begun.
     fit = MeanFieldVI(
         Training(num_restarts=NUM_RESTARTS, max_steps=600), penalties=Penalties()

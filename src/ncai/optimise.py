@@ -181,7 +181,7 @@ class Driver:
                 if stage.plateau and plateau.all_done(value, step, self.alive):
                     reason = "plateau"
                     break
-                if self.out_of_time():
+                if step < stage.max_steps and self.out_of_time():
                     reason = "time limit"
                     break
         except KeyboardInterrupt:
