@@ -10,6 +10,7 @@ import pytest
 
 from ncai.inference.base import Training, mean_field_at, random_point
 from ncai.inference.hmc import HMC
+from ncai.inference.map import MAP
 from ncai.inference.mean_field import MEANS_HELD, MeanFieldVI
 from ncai.inference.nuts import window_adaptation
 from ncai.model import Model, Variance, initial_priors
@@ -17,6 +18,7 @@ from ncai.networks import MLP, FlatNetwork
 from ncai.objectives.elbo import DeterministicError, NegativeElbo
 from ncai.objectives.penalties import Penalties
 from ncai.optimise import CHUNK_STEPS, Driver, FitFailedError, Stage
+from ncai.progress import SHORT_NAMES, describe
 from ncai.restart_groups import stack_objectives
 from ncai.training_step import initial_state, run_chunk
 from ncai.types import Data
@@ -419,3 +421,20 @@ def test_a_warm_up_that_ends_with_a_window_keeps_the_step_size_it_found():
     kept = float(final(found).step_size)
     assert kept == pytest.approx(float(final(before).step_size), rel=0.5)
     assert kept < 0.1  # an average of nothing would be 1
+
+
+@pytest.mark.parametrize("name", ["mfvi", "ncai", "map"])
+def test_the_bar_shows_every_term_of_the_objective(name):
+    told = []
+    training = Training(num_restarts=1, max_steps=20, warm_start_steps=10)
+    method = {
+        "mfvi": MeanFieldVI(training),
+        "ncai": MeanFieldVI(training, start="ncai", penalties=Penalties()),
+        "map": MAP(training),
+    }[name]
+    method.fit(jax.random.key(0), MODEL, DATA, Driver(on_progress=told.append))
+    line = describe(told[-1])
+    # What follows from the others, or is a constant, is left out.
+    derived = {"elbo", "log_joint", "log_hyperprior"}
+    for term in set(told[-1].terms) - derived:
+        assert SHORT_NAMES[term] in line
