@@ -112,7 +112,7 @@ def test_inferred_z_is_that_of_one_chain():
 
 
 def test_a_sampler_reconstructs_with_each_w_and_the_z_drawn_beside_it():
-    posterior, data, latents, exact = flipped_chains()
+    posterior, data, _, exact = flipped_chains()
     moments = LatentPosterior(*(np.asarray(a) for a in posterior.latent_moments()))
     found = reconstruction_error(posterior, data, moments, seed=0, num_draws=400)
     np.testing.assert_allclose(found, [exact], rtol=1e-4)
