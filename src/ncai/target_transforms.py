@@ -124,10 +124,13 @@ def inverse(name: str, t, power, low, high, xp=jnp):
     """
     if name == "none":
         return t
-    inside = xp.clip(t, low, high)
-    beyond = xp.where(t == inside, 0.0, t - inside)
-    slope = xp.exp(_log_inverse_slope(name, inside, power, xp))
-    return _inverse(name, inside, power, xp) + beyond * slope
+    y = _inverse(name, xp.clip(t, low, high), power, xp)
+    # The slopes are those at the two ends: one number each, however many t there are.
+    for end, beyond in ((low, xp.minimum), (high, xp.maximum)):
+        known = xp.where(xp.isfinite(end), end, 0.0)
+        slope = xp.exp(_log_inverse_slope(name, known, power, xp))
+        y = y + xp.where(xp.isfinite(end), slope, 0.0) * beyond(t - known, 0.0)
+    return y
 
 
 def log_inverse_slope(name: str, t, power, low, high, xp=jnp):

@@ -46,12 +46,11 @@ class TransformedPredictive(PredictiveDistribution):
 
     @functools.cached_property
     def _moments(self):
-        aleatoric, epistemic, centre, _ = self._parts(self.draws, self._nodes())
+        aleatoric, epistemic, centre = self._average(_PARTS, self.draws, self._nodes())
         return centre, aleatoric + epistemic
 
-    def _parts(self, draws: WeightDraws, nodes: np.ndarray):
-        """Variance parts, mean and E[log dy/dt] of each row."""
-        statistic = _PARTS[self.transform.name]
+    def _average(self, statistics: dict, draws: WeightDraws, nodes: np.ndarray):
+        statistic = statistics[self.transform.name]
         return map_mixtures(
             statistic, self.network, draws, nodes, self.inputs, (), self._shared()
         )
@@ -190,12 +189,12 @@ class TransformedPredictive(PredictiveDistribution):
             options.get("num_weight_draws"), options.get("num_latent_draws")
         )
         nodes = latent_nodes(len(draws.weights), num_latent, self.network.latent_dim)
-        aleatoric, epistemic, _, log_slope = self._parts(draws, nodes)
         if measure == "entropy":
-            shift = log_slope.sum(axis=1)
+            shift = self._average(_SLOPES, draws, nodes).sum(axis=1)
             return Decomposition(
                 of_t.total + shift, of_t.aleatoric + shift, of_t.epistemic
             )
+        aleatoric, epistemic, _ = self._average(_PARTS, draws, nodes)
         aleatoric, epistemic = self._drop(aleatoric), self._drop(epistemic)
         return Decomposition(aleatoric + epistemic, aleatoric, epistemic)
 
@@ -204,19 +203,49 @@ class TransformedPredictive(PredictiveDistribution):
 
 
 def _row_parts(name, means, noise_std, row, shared):
-    """E_W Var[y|W], Var_W E[y|W], E[y] and E[log dy/dt] of each output."""
+    """E_W Var[y|W], Var_W E[y|W] and E[y] of each output."""
     del row
-    shift, scale, *shape = (values[:, None] for values in shared)
-    nodes, weights = (jnp.asarray(a, means.dtype) for a in (_NODES, _WEIGHTS))
-    noisy = means[..., None] + noise_std[:, None, :, None] * nodes
-    t = shift + scale * noisy  # [S, M, L, Q]
-    y = inverse(name, t, *shape)
-    given_weights = (y @ weights).mean(1)
-    within = (jnp.square(y - given_weights[:, None, :, None]) @ weights).mean(1)
+    shift, scale, *shape = shared
+    # Squares of differences from a value in the middle: large numbers do not cancel.
+    middle = inverse(name, shift + scale * means.mean((0, 1)), *shape)
+
+    def moments(t):
+        away = inverse(name, t, *shape) - middle
+        return away, jnp.square(away)
+
+    first, second = _over_noise(moments, means, noise_std, shift, scale)
+    given_weights = first.mean(1)
+    within = second.mean(1) - jnp.square(given_weights)
     centre = given_weights.mean(0)
     between = jnp.square(given_weights - centre).mean(0)
-    slope = (log_inverse_slope(name, t, *shape) @ weights).mean((0, 1))
-    return within.mean(0), between, centre, slope
+    return jnp.maximum(within, 0).mean(0), between, middle + centre
+
+
+def _row_slope(name, means, noise_std, row, shared):
+    """E[log dy/dt] of each output."""
+    del row
+    shift, scale, *shape = shared
+    (slope,) = _over_noise(
+        lambda t: (log_inverse_slope(name, t, *shape),), means, noise_std, shift, scale
+    )
+    return slope.mean((0, 1))
+
+
+def _over_noise(function, means, noise_std, shift, scale):
+    """Averages over the noise of functions of t, for each component [S, M, L].
+
+    Node by node: an axis of so few would keep the compiler from vector instructions.
+    """
+
+    def add(totals, node_and_weight):
+        node, weight = node_and_weight
+        found = function(shift + scale * (means + node * noise_std[:, None]))
+        pairs = zip(totals, found, strict=True)
+        return tuple(total + weight * part for total, part in pairs), None
+
+    zeros = jax.tree.map(jnp.zeros_like, jax.eval_shape(function, means))
+    nodes = tuple(jnp.asarray(a, means.dtype) for a in (_NODES, _WEIGHTS))
+    return jax.lax.scan(add, zeros, nodes)[0]
 
 
 def _row_crps(name, means, noise_std, targets, shared):
@@ -241,6 +270,7 @@ def _named(function, name):
 
 
 _PARTS = {name: _named(_row_parts, name) for name in ("log", "yeo_johnson")}
+_SLOPES = {name: _named(_row_slope, name) for name in ("log", "yeo_johnson")}
 _CRPS = {name: _named(_row_crps, name) for name in ("log", "yeo_johnson")}
 
 
