@@ -141,7 +141,7 @@ def _predictions(entries) -> list[str]:
         for e in entries
     ]
     return [
-        "## Prediction (256 draws of W x 32 of z)",
+        "## Prediction (the default: 1,024 draws of W with 8 of z)",
         _table(("what", "rows", "rows a second", "peak MB"), rows),
     ]
 
