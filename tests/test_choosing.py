@@ -27,7 +27,6 @@ from ncai.networks import MLP, FlatNetwork
 from ncai.objectives.elbo import DeterministicError
 from ncai.optimise import Driver, Stage
 from ncai.posterior import Fit
-from ncai.scaling import rounding_step, unrounded
 from ncai.settings import resolve, restart_temperatures
 from ncai.training_step import initial_state
 from ncai.types import Data, Rows
@@ -268,22 +267,3 @@ def test_joined_fits_keep_their_order(fitted):
     np.testing.assert_array_equal(
         joined.posterior.mean.weights[-1], posterior.mean.weights[0]
     )
-
-
-def test_rounded_targets_are_told_by_their_lattice():
-    whole = RNG.integers(3, 9, 100).astype(float)
-    smooth = RNG.normal(size=100)
-    classes = RNG.integers(0, 2, 100).astype(float)
-    uneven = RNG.choice([0.0, 1.0, 2.5, 2.7], 100)
-    columns = np.stack([whole, 0.1 * whole, smooth, classes, uneven], axis=1)
-    np.testing.assert_allclose(rounding_step(columns), [1.0, 0.1, 0, 0, 0])
-
-
-def test_unrounded_targets_round_to_what_was_given():
-    rows = Rows(X, np.round(Y[:, None] * 3), np.ones(60))
-    step = rounding_step(rows.targets)
-    found = unrounded(rows, step, seed=1)
-    assert step == 1
-    assert np.array_equal(np.round(found.targets), rows.targets)
-    assert len(np.unique(found.targets)) == 60
-    assert unrounded(rows, np.zeros(1), seed=1) is rows

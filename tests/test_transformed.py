@@ -5,9 +5,11 @@ import pytest
 from scipy import stats
 
 from ncai import BNNLVRegressor
+from ncai.lattice import Lattice
 from ncai.networks import MLP, FlatNetwork
+from ncai.rounded import predictive_of
 from ncai.target_transforms import TargetTransform, log_inverse_slope
-from ncai.transformed import TransformedPredictive, predictive_of
+from ncai.transformed import TransformedPredictive
 from ncai.types import WeightDraws
 
 NOISE, SHIFT, SCALE = 0.3, 0.4, 0.5
@@ -24,6 +26,7 @@ def linear_predictive(transform, num_draws=1, inputs=((-1.0,), (0.0,), (2.0,))):
     )
     return predictive_of(
         transform,
+        Lattice.none(1),
         network=network,
         inputs=np.asarray(inputs),
         draws=draws,

@@ -1,6 +1,7 @@
 """Do predicted probabilities come true? Curves, bands and bins from PIT values.
 
-The PIT of a row is its predictive cdf at the target. Where predictions are right, PIT
+The PIT of a row is its predictive cdf at the target (where y is rounded, an even value
+between the cdf below it and at it). Where predictions are right, PIT
 values are uniform on [0, 1], and a central interval of probability p holds a row if its
 PIT is no further than p / 2 from one half.
 """
@@ -32,9 +33,14 @@ class BinCoverage(NamedTuple):
     upper: float
 
 
+def pit_of(predictions, y: ArrayLike) -> np.ndarray:
+    """PIT values of predictions of any kind; most have no better than their cdf."""
+    return getattr(predictions, "pit", predictions.cdf)(y)
+
+
 def pit_values(model, X, y: ArrayLike) -> np.ndarray:
     """The predictive cdf of a fitted model with one output at each target."""
-    pit = np.asarray(model.predict_dist(X).cdf(np.asarray(y, float)))
+    pit = np.asarray(pit_of(model.predict_dist(X), np.asarray(y, float)))
     if pit.ndim > 1 and pit.shape[1] > 1:
         raise ValueError(
             f"the model predicts {pit.shape[1]} outputs; calibration is shown for one."

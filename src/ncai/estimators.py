@@ -32,8 +32,8 @@ from ncai.posterior import SamplePosterior
 from ncai.predictive import PredictiveDistribution
 from ncai.progress import progress_bar
 from ncai.quadrature import LARGEST_DIM
+from ncai.rounded import predictive_of
 from ncai.settings import EXACT_IN_LATENTS, resolve
-from ncai.transformed import predictive_of
 
 
 class BNNLVRegressor(RegressorMixin, BaseEstimator):
@@ -130,6 +130,8 @@ class BNNLVRegressor(RegressorMixin, BaseEstimator):
             steps. Predictions are always about y.
         rounding: "auto": where y is rounded (its values repeat, and lie on a lattice),
             learn from y plus uniform noise of one step, the density of y before it was
+            rounded, and round what is predicted: probabilities, quantiles and samples
+            are those of values of the lattice. "smooth": predict y before it was
             rounded. "ignore" learns from y as it is: its density may be spikes.
         standardize: scale X and y inside to mean 0 and standard deviation 1.
         progress: show a progress bar.
@@ -334,6 +336,7 @@ class BNNLVRegressor(RegressorMixin, BaseEstimator):
         with progress_bar(bool(self.progress)) as tell:
             scaling, result = fit_scaled(rows, settings, flat, seed, valid, start, tell)
         settings["target_transform"] = scaling.transform.name
+        settings["rounding_steps"] = tuple(scaling.lattice.step.tolist())
 
         self.table_ = None  # `ncai fit` keeps here how it prepared its table
         self.seed_ = seed
@@ -431,6 +434,7 @@ class BNNLVRegressor(RegressorMixin, BaseEstimator):
         draw_key = jax.random.fold_in(jax.random.key(self.seed_), 1)
         return predictive_of(
             self.scaling_.transform,
+            self.scaling_.lattice,
             network=network,
             inputs=self.scaling_.inputs(X),
             draws=self.posterior_.draw(draw_key, num_draws),

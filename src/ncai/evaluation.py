@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from ncai.calibration import pit_of
 from ncai.metrics import pit_uniformity
 from ncai.peers.base import Predictions
 
@@ -32,7 +33,7 @@ def row_scores(predictions: Predictions, targets: np.ndarray) -> dict[str, np.nd
         rows[f"coverage_{name}"] = ((lower <= y) & (y <= upper)).astype(np.float64)
         rows[f"width_{name}"] = upper - lower
         rows[f"interval_score_{name}"] = upper - lower + 2 / (1 - level) * missed
-    rows["pit"] = np.clip(predictions.cdf(y), 0, 1)
+    rows["pit"] = np.clip(pit_of(predictions, y), 0, 1)
     return rows
 
 

@@ -20,6 +20,7 @@ from safetensors.numpy import save
 
 from ncai.atomic import replacing, require_file
 from ncai.latent_inference import LatentPosterior
+from ncai.lattice import Lattice
 from ncai.model import PriorState
 from ncai.model_header import FORMAT, FORMAT_VERSION, ModelFileError, parse_header
 from ncai.networks import MLP, FlatNetwork
@@ -94,6 +95,8 @@ def describe(estimator, include_training: bool) -> tuple[dict, dict[str, np.ndar
         "target_upper": np.broadcast_to(
             scaling.transform.upper, scaling.target_shift.shape
         ),
+        "lattice_origin": scaling.lattice.origin,
+        "lattice_step": scaling.lattice.step,
         **{f"priors.{k}": v for k, v in posterior.priors._asdict().items()},
     }
     parts = (
@@ -245,6 +248,9 @@ def _restore(cls, header: dict, arrays: dict, network, path):
             arrays.get("target_lower", -np.inf),
             arrays.get("target_upper", np.inf),
         ),
+        Lattice(arrays["lattice_origin"], arrays["lattice_step"])
+        if "lattice_step" in arrays
+        else None,
     )
     estimator.settings_ = settings
     estimator.seed_ = header["seed"]

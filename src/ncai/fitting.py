@@ -14,10 +14,11 @@ from ncai.choosing import HeldOut, choose, fold_of, join_fits
 from ncai.inference.importance import ImportanceWeighted
 from ncai.inference.marginal import Marginal
 from ncai.inference.mean_field import MeanFieldVI
+from ncai.lattice import Lattice
 from ncai.networks import FlatNetwork
 from ncai.optimise import Driver, FitFailedError, Progress
 from ncai.posterior import Fit, GaussianPosterior, Posterior
-from ncai.scaling import Scaling, rounding_step, unrounded
+from ncai.scaling import Scaling
 from ncai.settings import build_method, build_model, has_folds
 from ncai.target_transforms import WORDS
 from ncai.types import Data, Rows, Unknowns
@@ -202,16 +203,18 @@ def fit_scaled(
     on small tables stopping early can be best.
     """
     started = time.monotonic()
-    if settings["rounding"] == "auto":
-        step = rounding_step(rows.targets)
-        rows = unrounded(rows, step, seed)
-        valid = None if valid is None else unrounded(valid, step, seed + 1)
+    lattice = None
+    if settings["rounding"] != "ignore":
+        found = Lattice.learn(rows.targets)
+        rows = found.unround(rows, seed)
+        valid = None if valid is None else found.unround(valid, seed + 1)
+        lattice = found if settings["rounding"] == "auto" else None
     names = _transforms_to_try(rows, settings, valid)
     weighted = has_folds(settings) and settings["keep"] == "weighted"
     tried: list[tuple[float, Scaling, Result]] = []
     if len(names) > 1 or weighted:
         for name in names:
-            scaling = Scaling.learn(rows, settings["standardize"], name)
+            scaling = Scaling.learn(rows, settings["standardize"], name, lattice)
             result = fit_rows(
                 scaling.apply(rows),
                 _quick_settings(settings, len(names)),
@@ -231,7 +234,7 @@ def fit_scaled(
         _, scaling, result = tried[best]
         quick = _as_trial(result.fit) if weighted else None
     else:
-        scaling = Scaling.learn(rows, settings["standardize"], names[0])
+        scaling = Scaling.learn(rows, settings["standardize"], names[0], lattice)
     if settings["time_limit"]:
         left = settings["time_limit"] - (time.monotonic() - started)
         settings = {**settings, "time_limit": max(left, 1e-3)}

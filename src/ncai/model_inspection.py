@@ -16,7 +16,7 @@ _OF_SAMPLERS = ("n_chains", "n_draws", "n_warmup")
 _OF_NCAI = ("hz_weight", "hz_tolerance", "hz_slack", "offdiagonal_weight")
 _OF_NCAI = (*_OF_NCAI, "dependence_weight", "input_tolerance", "target_tolerance")
 _OF_NCAI = (*_OF_NCAI, "multipliers", "penalise", "ramp_fraction")
-_NOT_SHOWN = ("progress", "random_state")
+_NOT_SHOWN = ("progress", "random_state", "rounding_steps")
 _LEARNED = {
     "none": "learned as it is",
     "log": "learned as its logarithm",
@@ -95,9 +95,13 @@ def shown_lines(found: dict[str, Any]) -> list[tuple[str, str]]:
 
 
 def learned_as(settings: Mapping[str, Any], target: str | None = None) -> str:
-    """Which transform of the target was learned, in words."""
+    """Which transform of the target was learned, and how it is rounded, in words."""
     name = settings.get("target_transform") or "none"
     learned = _LEARNED.get(name, f"learned as {name} of it")
+    steps = settings.get("rounding_steps") or ()
+    if any(steps):
+        shown = ", ".join(f"{step:g}" if step else "none" for step in steps)
+        learned += f"; predictions are rounded, as it is, to steps of {shown}"
     return f"{target}, {learned}" if target else learned
 
 

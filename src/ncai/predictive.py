@@ -155,6 +155,14 @@ class PredictiveDistribution:
         targets = self._standardise(self._targets(y, "y"))
         return self._drop(self._map(row_statistics.cdf, targets))
 
+    def pit(self, y: ArrayLike, seed: int = 0) -> np.ndarray:
+        """The cdf at y for each output: uniform on [0, 1] if predictions are right.
+
+        `seed` is for predictions of rounded values alone.
+        """
+        del seed
+        return self.cdf(y)
+
     def prob_above(self, threshold: ArrayLike) -> np.ndarray:
         """P(y' > threshold) for each output; `threshold` is one number or an array."""
         targets = self._standardise(self._targets(threshold, "threshold"))

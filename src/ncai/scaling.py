@@ -2,14 +2,16 @@
 
 import numpy as np
 
+from ncai.lattice import Lattice
 from ncai.target_transforms import TargetTransform
 from ncai.types import Rows
 
-ROWS_A_VALUE = 4  # of a value that repeats, on average
-
 
 class Scaling:
-    """Shifts and scales of inputs and (transformed) targets."""
+    """Shifts and scales of inputs and (transformed) targets.
+
+    `lattice` holds the values that predictions are rounded to.
+    """
 
     def __init__(
         self,
@@ -18,6 +20,7 @@ class Scaling:
         target_shift,
         target_scale,
         transform: TargetTransform | None = None,
+        lattice: Lattice | None = None,
     ):
         self.input_shift = np.asarray(input_shift, np.float64)
         self.input_scale = np.asarray(input_scale, np.float64)
@@ -26,9 +29,16 @@ class Scaling:
         if transform is None:
             transform = TargetTransform("none", np.ones(len(self.target_shift)))
         self.transform = transform
+        self.lattice = lattice or Lattice.none(len(self.target_shift))
 
     @classmethod
-    def learn(cls, rows: Rows, standardize: bool, transform: str = "none") -> "Scaling":
+    def learn(
+        cls,
+        rows: Rows,
+        standardize: bool,
+        transform: str = "none",
+        lattice: Lattice | None = None,
+    ) -> "Scaling":
         """From the rows, each counted by its weight.
 
         A constant target keeps scale 1. A constant input has an infinite one: whatever
@@ -44,6 +54,7 @@ class Scaling:
                 np.zeros(targets.shape[1]),
                 np.ones(targets.shape[1]),
                 learned,
+                lattice,
             )
         share = rows.weights / rows.weights.sum()
 
@@ -57,7 +68,7 @@ class Scaling:
             constant = (std <= 1e-12 * np.abs(mean)) | (std == 0)
             return mean * unit, np.where(constant, scale_of_constants, std * unit)
 
-        return cls(*moments(inputs, np.inf), *moments(targets, 1.0), learned)
+        return cls(*moments(inputs, np.inf), *moments(targets, 1.0), learned, lattice)
 
     def inputs(self, inputs) -> np.ndarray:
         """Inputs in the units of training."""
@@ -74,33 +85,3 @@ class Scaling:
         share = rows.weights / rows.weights.sum()
         slopes = self.transform.log_slope(rows.targets).sum(axis=1)
         return float(share @ slopes - np.log(self.target_scale).sum())
-
-
-def rounding_step(targets: np.ndarray) -> np.ndarray:
-    """The step to which each column of y is rounded; 0 where it does not look so.
-
-    Rounded are values that repeat and lie on a lattice. Two values are no lattice but
-    two classes.
-    """
-    return np.array([_step_of(column) for column in targets.T])
-
-
-def _step_of(column: np.ndarray) -> float:
-    values = np.unique(column)
-    if not 2 < len(values) <= len(column) / ROWS_A_VALUE:
-        return 0.0
-    step = np.diff(values).min()
-    places = (values - values[0]) / step
-    on_lattice = np.abs(places - np.round(places)).max() <= 1e-3
-    return float(step) if on_lattice else 0.0
-
-
-def unrounded(rows: Rows, step: np.ndarray, seed: int) -> Rows:
-    """Rows with y drawn anew from what was rounded to it.
-
-    A density of spikes at the lattice would fit rounded values best, and say nothing.
-    """
-    if not step.any():
-        return rows
-    noise = np.random.default_rng(seed).uniform(-0.5, 0.5, rows.targets.shape)
-    return Rows(rows.inputs, rows.targets + step * noise, rows.weights)

@@ -189,7 +189,7 @@ def check(s: Mapping[str, Any]) -> None:
     _one_of("keep", s["keep"], KEEPS)
     _one_of("schedule", s["schedule"], SCHEDULES)
     _one_of("target_transform", s["target_transform"], ("auto", *TRANSFORMS))
-    _one_of("rounding", s["rounding"], ("auto", "ignore"))
+    _one_of("rounding", s["rounding"], ("auto", "smooth", "ignore"))
     _one_of("weight_groups", s["weight_groups"], ("all", "layer", "input"))
     _one_of("multipliers", s["multipliers"], ("fixed", "learned"))
     _one_of("penalise", s["penalise"], ("means", "samples"))

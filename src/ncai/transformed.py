@@ -23,13 +23,6 @@ _WEIGHTS = _WEIGHTS / _WEIGHTS.sum()
 _GRID_POINTS = 512
 
 
-def predictive_of(transform: TargetTransform, **options) -> PredictiveDistribution:
-    """The predictive distribution of y, whatever it was trained on."""
-    if transform.name == "none":
-        return PredictiveDistribution(**options)
-    return TransformedPredictive(transform=transform, **options)
-
-
 class TransformedPredictive(PredictiveDistribution):
     """As `PredictiveDistribution`, which it asks about t; answers are about y.
 

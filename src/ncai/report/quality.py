@@ -8,7 +8,12 @@ import numpy as np
 from markupsafe import Markup
 from scipy import stats
 
-from ncai.calibration import binomial_band, coverage_by_bin, coverage_curve
+from ncai.calibration import (
+    binomial_band,
+    coverage_by_bin,
+    coverage_curve,
+    pit_of,
+)
 from ncai.evaluation import paired_difference
 from ncai.metrics import pit_uniformity
 from ncai.report.axes import Axis, axis_for
@@ -64,7 +69,9 @@ def quality(subject: Subject) -> Quality:
     """Judge the models on new rows, or on their own where there are no others."""
     y = subject.judged_target
     pits = {
-        method.key: np.asarray(subject.judged_predictive[method.key].cdf(y)).reshape(-1)
+        method.key: np.asarray(
+            pit_of(subject.judged_predictive[method.key], y)
+        ).reshape(-1)
         for method in subject.fallible
     }
     predictive = subject.judged_predictive[subject.main.key]

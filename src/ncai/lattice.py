@@ -1,0 +1,85 @@
+"""Targets that are rounded: they lie on a lattice, as whole numbers do."""
+
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float
+
+from ncai.types import Rows
+
+ROWS_A_VALUE = 4  # of a value that repeats, on average
+# How far from a value of the lattice, in steps, a number still counts as that value.
+_ON_LATTICE = 1e-3
+
+
+@dataclass(frozen=True, eq=False)
+class Lattice:
+    """The values origin + k * step, whole k, of each output.
+
+    Args:
+        origin: one of the values.
+        step: between neighbouring values; 0 for an output that is not rounded.
+    """
+
+    origin: Float[np.ndarray, "L"]
+    step: Float[np.ndarray, "L"]
+
+    @classmethod
+    def none(cls, num_outputs: int) -> "Lattice":
+        """For outputs that are not rounded."""
+        return cls(np.zeros(num_outputs), np.zeros(num_outputs))
+
+    @classmethod
+    def learn(cls, targets: Float[np.ndarray, "N L"]) -> "Lattice":
+        """The lattice of each column of y; a step of 0 where it does not look rounded.
+
+        Rounded are values that repeat and lie on a lattice. Two values are no lattice
+        but two classes.
+        """
+        step = np.array([_step_of(column) for column in targets.T])
+        return cls(np.where(step > 0, targets.min(axis=0), 0.0), step)
+
+    def __bool__(self) -> bool:
+        return bool((self.step > 0).any())
+
+    @property
+    def _width(self) -> np.ndarray:
+        return np.where(self.step > 0, self.step, 1.0)
+
+    def nearest(self, y: np.ndarray) -> np.ndarray:
+        """The value of the lattice next to y; the last axis is that of outputs."""
+        with np.errstate(invalid="ignore"):
+            places = np.floor((y - self.origin) / self._width + 0.5)
+        return np.where(self.step > 0, self.origin + self._width * places, y)
+
+    def edges(self, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+        """Ends of what is rounded to the value next to y; y itself without a step."""
+        centre = self.nearest(y)
+        return centre - self.step / 2, centre + self.step / 2
+
+    def upper_edge(self, y: np.ndarray) -> np.ndarray:
+        """Up to where numbers are rounded to values of at most y."""
+        places = np.floor((y - self.origin) / self._width + _ON_LATTICE)
+        edge = self.origin + self._width * (places + 0.5)
+        return np.where(self.step > 0, edge, y)
+
+    def unround(self, rows: Rows, seed: int) -> Rows:
+        """Rows with y drawn anew from what was rounded to it.
+
+        A density of spikes at the lattice would fit rounded values best, and say
+        nothing.
+        """
+        if not self:
+            return rows
+        noise = np.random.default_rng(seed).uniform(-0.5, 0.5, rows.targets.shape)
+        return Rows(rows.inputs, rows.targets + self.step * noise, rows.weights)
+
+
+def _step_of(column: np.ndarray) -> float:
+    values = np.unique(column)
+    if not 2 < len(values) <= len(column) / ROWS_A_VALUE:
+        return 0.0
+    step = np.diff(values).min()
+    places = (values - values[0]) / step
+    on_lattice = np.abs(places - np.round(places)).max() <= _ON_LATTICE
+    return float(step) if on_lattice else 0.0
