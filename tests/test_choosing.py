@@ -9,21 +9,21 @@ import pytest
 from scipy import stats
 from scipy.special import logsumexp
 
-from ncai import BNNLVRegressor
-from ncai.choosing import (
-    NOISE_SCALES,
-    _best_mixture,
-    _far_behind,
-    _group_shares,
-    _groups,
-    _mixture,
-    join_fits,
-    log_probs_at_scales,
-    score_rows,
-)
+from ncai import BNNLVRegressor, choosing
+from ncai.choosing import FOLD_WIDTH, _far_behind, _group_shares, _groups, join_fits
 from ncai.fitting import draw_folds, without_own_fold
 from ncai.model import Model, Variance, initial_priors_of
 from ncai.networks import MLP, FlatNetwork
+from ncai.noise_widths import (
+    OF_GROUPS,
+    OF_MIXTURE,
+    NoiseGrid,
+    log_probs_on_grid,
+    mix,
+    score_rows,
+    width_of_mixture,
+    widths_by_group,
+)
 from ncai.objectives.elbo import DeterministicError
 from ncai.optimise import Driver, Stage
 from ncai.posterior import Fit
@@ -103,7 +103,7 @@ def test_the_preset_names_the_method():
 
 def test_a_mixture_counts_only_restarts_that_did_not_learn_from_a_row():
     log_probs = np.log([[0.1, np.nan, np.nan], [0.3, 0.4, np.nan]])
-    found = np.exp(_mixture(log_probs, np.array([0.25, 0.75])))
+    found = np.exp(mix(log_probs, np.array([0.25, 0.75])))
     np.testing.assert_allclose(found[:2], [0.25 * 0.1 + 0.75 * 0.3, 0.4])
     assert np.isnan(found[2])
 
@@ -115,7 +115,7 @@ def test_group_weights_are_best_among_all_on_a_fine_grid():
     shares = _group_shares(log_probs, groups, np.ones(40))
     assert shares.sum() == pytest.approx(1)
     assert shares[0] == shares[2] == shares[4]
-    parts = np.stack([_mixture(log_probs[groups == g], np.ones(3)) for g in (0, 1)])
+    parts = np.stack([mix(log_probs[groups == g], np.ones(3)) for g in (0, 1)])
 
     def score(first):
         weights = np.array([[first], [1 - first]])
@@ -141,36 +141,49 @@ def test_the_noise_of_members_that_disagree_is_narrowed_to_what_fits_the_mixture
     centres = np.sqrt(0.75) * rng.normal(size=(300, 2000))
     width = np.sqrt(1.75)
     log_probs = np.stack(
-        [stats.norm.logpdf(y, centres, scale * width) for scale in NOISE_SCALES]
+        [stats.norm.logpdf(y, centres, f * width) for f in OF_MIXTURE.factors]
     )
-    shares, best = _best_mixture(log_probs, np.zeros(300, int), np.ones(2000), False)
-    np.testing.assert_allclose(shares, 1 / 300)
-    assert NOISE_SCALES[best] == pytest.approx(0.5 / width, abs=0.11)
+    best = width_of_mixture(log_probs, np.ones(300), np.ones(2000))
+    assert OF_MIXTURE.factors[best] == pytest.approx(0.5 / width, abs=0.06)
 
 
 def test_a_member_alone_keeps_its_noise():
     y = np.random.default_rng(0).normal(size=(1, 4000))
-    log_probs = np.stack([stats.norm.logpdf(y, 0, scale) for scale in NOISE_SCALES])
-    _, best = _best_mixture(log_probs, np.zeros(1, int), np.ones(4000), False)
-    assert NOISE_SCALES[best] == 1.0
+    log_probs = np.stack([stats.norm.logpdf(y, 0, f) for f in OF_MIXTURE.factors])
+    assert width_of_mixture(log_probs, np.ones(1), np.ones(4000)) == 0
+    nothing = np.full_like(log_probs, np.nan)  # no row was held out
+    assert width_of_mixture(nothing, np.ones(1), np.ones(4000)) == 0
 
 
-def test_with_folds_the_width_is_that_of_all_groups_together():
-    # Two members, one to each group, of which weights leave the first alone.
-    y = np.random.default_rng(0).normal(size=4000)
-    log_probs = np.stack(
+def test_each_group_has_the_width_and_the_spread_that_fit_its_rows():
+    # Restarts of the first group are four times too narrow. Errors of the second have
+    # variances that are log-normal around the learned one.
+    rng = np.random.default_rng(1)
+    spread = 1.4
+    errors = np.stack(
         [
-            [stats.norm.logpdf(y, 0, scale), stats.norm.logpdf(y, 0, 2 * scale)]
-            for scale in NOISE_SCALES
+            4 * rng.normal(size=3000),
+            np.exp(spread / 2 * rng.normal(size=3000)) * rng.normal(size=3000),
         ]
     )
-    groups = np.array([0, 1])
-    shares, alone = _best_mixture(log_probs, groups, np.ones(4000), False)
-    assert shares[0] > 0.98
-    assert NOISE_SCALES[alone] == 1.0
-    same_shares, together = _best_mixture(log_probs, groups, np.ones(4000), True)
-    np.testing.assert_array_equal(same_shares, shares)
-    assert NOISE_SCALES[together] < 1.0
+    normals = stats.norm.ppf((np.arange(64) + 0.5) / 64)
+    on_grid = np.stack(
+        [
+            logsumexp(
+                stats.norm.logpdf(
+                    errors[..., None], 0, factor * np.exp(0.5 * width * normals)
+                ),
+                axis=-1,
+            )
+            - np.log(64)
+            for factor, width in zip(OF_GROUPS.factors, OF_GROUPS.spreads, strict=True)
+        ]
+    )
+    on_grid[:, 0, :1500] = on_grid[:, 1, 1500:] = np.nan  # rows that were learned from
+    found = widths_by_group(on_grid, np.array([7, 3]), np.ones(3000))
+    assert OF_GROUPS.factors[found].tolist() == [4.0, 1.0]
+    np.testing.assert_allclose(OF_GROUPS.spreads[found], [0.0, spread])
+    assert (OF_GROUPS.factors[0], OF_GROUPS.spreads[0]) == (1.0, 0.0)
 
 
 @pytest.fixture(scope="module")
@@ -213,15 +226,46 @@ def test_densities_at_a_width_are_those_of_the_posterior_with_that_width(noise):
     model = BNNLVRegressor(**TINY, noise_variance=noise).fit(X, Y)
     rows = Rows(X[:5], Y[:5, None], np.ones(5))
     key = jax.random.key(3)
-    found = log_probs_at_scales(model.posterior_, rows, key, (1.0, 0.5, 2.0))
-    for scale, log_probs in zip((1.0, 0.5, 2.0), found, strict=True):
-        scaled = model.posterior_.with_noise_scaled(scale)
+    factors = np.array([1.0, 0.5, 2.0])
+    grid = NoiseGrid(factors, np.zeros(3))
+    found = log_probs_on_grid(model.posterior_, rows, key, grid)
+    count = model.posterior_.num_components
+    for factor, log_probs in zip(factors, found, strict=True):
+        scaled = model.posterior_.with_noise(np.full(count, factor), np.zeros(count))
         np.testing.assert_allclose(
             scaled.draw(key, 8).noise_std,
-            scale * model.posterior_.draw(key, 8).noise_std,
+            factor * model.posterior_.draw(key, 8).noise_std,
             rtol=1e-5,
         )
         np.testing.assert_allclose(log_probs, score_rows(scaled, rows, key), rtol=1e-4)
+
+
+def test_a_spread_makes_widths_differ_from_draw_to_draw(fitted):
+    posterior = fitted.posterior_.select([0])
+    learned = posterior.scale.log_noise_var[0, 0]
+    wide = posterior.with_noise(np.ones(1), np.full(1, 1.4))
+    logs = 2 * np.log(wide.draw(jax.random.key(0), 4000).noise_std[:, 0])
+    assert logs.mean() == pytest.approx(posterior.mean.log_noise_var[0, 0], abs=0.1)
+    assert logs.std() == pytest.approx(np.hypot(learned, 1.4), rel=0.05)
+    rows = Rows(X[:5], Y[:5, None], np.ones(5))
+    grid = NoiseGrid(np.ones(2), np.array([0.0, 1.4]))
+    keys = [jax.random.key(seed) for seed in range(60)]
+    even = [log_probs_on_grid(posterior, rows, key, grid)[1] for key in keys]
+    drawn = [score_rows(wide, rows, key) for key in keys]
+    np.testing.assert_allclose(
+        logsumexp(even, axis=0), logsumexp(drawn, axis=0), atol=0.1
+    )
+
+
+def test_with_folds_the_mixture_is_narrower_than_its_few_judges(fitted, monkeypatch):
+    monkeypatch.setattr(choosing, "FOLD_WIDTH", 1.0)
+    as_judged = BNNLVRegressor(**TINY).fit(X, Y)
+    key = jax.random.key(0)
+    np.testing.assert_allclose(
+        fitted.posterior_.draw(key, 8).noise_std,
+        FOLD_WIDTH * as_judged.posterior_.draw(key, 8).noise_std,
+        rtol=1e-5,
+    )
 
 
 def test_noise_is_tuned_only_where_it_was_learned(fitted):

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import multivariate_normal, norm
 
+from ncai import BNNLVRegressor
 from ncai.inference.base import Training, mean_field_at
 from ncai.inference.marginal import (
     NODES,
@@ -174,6 +175,49 @@ def test_smoothed_likelihood_is_exact_for_a_line_however_small_the_noise(noise):
     expected = norm.logpdf(DATA.targets, mean, np.sqrt(1.3**2 + noise)).sum()
     # The ripple is up to 1.4 % of a density, either way.
     assert float(found) == pytest.approx(expected, abs=0.004 * NUM_ROWS)
+
+
+@pytest.mark.parametrize("spread", [0.1, 1.0, 3.0])
+def test_smoothed_likelihood_bounds_the_average_over_uncertain_noise(spread):
+    # q(log s) = N(log 0.3, spread^2): E[log p(Y | W, s)] is an integral over one s.
+    model = make_model((6,))
+    weights = model.network.init(jax.random.key(5))
+    nodes = latent_rule(1, 16, REACH).nodes
+    centre = jnp.log(jnp.asarray([0.3]))
+
+    def value(moments):
+        return float(
+            smoothed_log_likelihood(
+                model, DATA, nodes, weights, moments, jnp.asarray(1.0)
+            )
+        )
+
+    points, shares = np.polynomial.hermite_e.hermegauss(41)
+    exact = sum(
+        share * value(NoiseMoments(centre + spread * x, jnp.exp(-centre - spread * x)))
+        for x, share in zip(points, shares / shares.sum(), strict=True)
+    )
+    bound = value(NoiseMoments(centre, jnp.exp(-centre + 0.5 * spread**2)))
+    assert bound <= exact + 1e-3
+    if spread < 0.5:
+        assert bound == pytest.approx(exact, abs=0.1)
+
+
+def test_noise_that_rows_determine_has_a_narrow_posterior():
+    rng = np.random.default_rng(0)
+    x = rng.uniform(-1, 1, (200, 1))
+    y = x[:, 0] + 0.3 * rng.normal(size=200)
+    model = BNNLVRegressor(
+        keep="best",
+        max_steps=1500,
+        n_restarts=2,
+        target_transform="none",
+        temperature=1.0,
+        random_state=0,
+    ).fit(x, y)
+    # Of the log variance of n Gaussian errors the posterior is about sqrt(2/n) wide.
+    found = float(model.posterior_.scale.log_noise_var[0, 0])
+    assert found == pytest.approx(np.sqrt(2 / 180), rel=0.6)
 
 
 def test_plain_nodes_have_gaps_that_small_noise_falls_into():

@@ -6,21 +6,30 @@ from typing import Any
 
 import jax
 import numpy as np
-from scipy.special import logsumexp
+from jaxtyping import Float
 
-from ncai import row_statistics
-from ncai.latent_nodes import latent_nodes
+from ncai.noise_widths import (
+    AS_LEARNED,
+    OF_GROUPS,
+    OF_GROUPS_WITHOUT_SPREAD,
+    OF_MIXTURE,
+    NoiseGrid,
+    log_probs_on_grid,
+    mix,
+    width_of_mixture,
+    widths_by_group,
+)
 from ncai.optimise import FitFailedError
 from ncai.posterior import Fit, GaussianPosterior, Posterior
-from ncai.row_map import map_mixtures
 from ncai.settings import restart_temperatures
 from ncai.types import Rows
 
 LEAST_SHARE = 1e-3  # of the mixture: what has less is left out
 WORST_GAP = 3.0  # nats a row behind the best on the same rows: training went astray
-# Widths (standard deviations) of the noise that are tried, in units of what each
-# restart learned. The first must be 1: by it restarts are scored and weighted.
-NOISE_SCALES = (1.0, 0.9, 0.8, 0.7, 0.6, 0.5, 0.4, 0.3, 0.2, 1.15)
+# With folds a row is judged by a few restarts, but predicted by eight times as many,
+# whose mixture errs less and disagrees more: so many times as wide fits those best
+# (chosen on inner splits, see docs/quality.md).
+FOLD_WIDTH = 0.5
 
 
 @dataclass(frozen=True)
@@ -71,9 +80,8 @@ def choose(
     minus the final value of the objective. `added` tells how many restarts come from
     each of the fits that were joined to the first (see `join_fits`).
 
-    Where restarts are weighted, the width of learned noise is weighed with them: each
-    learned a width for its own errors, and a mixture, whose members disagree, adds to
-    that what they disagree by although it errs less than any of them.
+    Where restarts are weighted, the width of learned noise is chosen with them: see
+    `noise_widths`.
     """
     posterior = fit.posterior
     if not isinstance(posterior, GaussianPosterior):
@@ -88,14 +96,10 @@ def choose(
         name = "minus the final objective"
         log_probs = None
     else:
-        tuned = settings["tune_noise"] and settings["keep"] == "weighted"
-        fixed = posterior.model.noise_variance.mode == "fixed"
-        scales = NOISE_SCALES if tuned and not fixed else (1.0,)
-        at_scales = _log_probs(posterior, judged, key, folds, added, scales)
-        log_probs = at_scales[0]
-        weights = np.where(np.isnan(log_probs), 0.0, judged.weights)
-        totals = (weights * np.nan_to_num(log_probs, nan=0.0)).sum(axis=1)
-        scores = totals / np.maximum(weights.sum(axis=1), 1e-300)
+        grid = _widths_to_try(settings, posterior)
+        on_grid = _log_probs(posterior, judged, key, folds, added, grid)
+        log_probs = on_grid[0]
+        scores = _scores(log_probs, judged)
         name = "average log-likelihood of the held-out rows"
         if folds is not None:
             name = "average log-likelihood of the rows that a restart held out"
@@ -107,27 +111,42 @@ def choose(
         )
     scores = np.where(alive, scores, -np.inf)
     living = np.flatnonzero(alive)
-    if log_probs is not None:
-        living = np.flatnonzero(alive & ~_far_behind(scores, log_probs))
     keep = settings["keep"]
     if keep == "best" or (keep == "weighted" and log_probs is None):
         kept, shares = np.array([np.argmax(scores)]), np.ones(1)
     elif log_probs is None or judged is None or keep == "equal":
+        if log_probs is not None:
+            living = np.flatnonzero(alive & ~_far_behind(scores, log_probs))
         kept, shares = living, np.full(len(living), 1 / len(living))
     else:
-        groups = _groups(settings, folds, added)[living]
-        shares, best = _best_mixture(
-            at_scales[:, living], groups, judged.weights, folds is not None
+        groups = _groups(settings, folds, added)
+        widths = np.zeros(len(alive), int)
+        widths[living] = widths_by_group(
+            on_grid[:, living], groups[living], judged.weights
         )
-        posterior = posterior.with_noise_scaled(scales[best])
-        log_probs = at_scales[best]
+        log_probs = on_grid[widths, np.arange(len(alive))]
+        posterior = posterior.with_noise(grid.factors[widths], grid.spreads[widths])
+        own_scores = np.where(alive, _scores(log_probs, judged), -np.inf)
+        living = np.flatnonzero(alive & ~_far_behind(own_scores, log_probs))
+        shares = _group_shares(log_probs[living], groups[living], judged.weights)
+        if len(grid.factors) > 1:
+            on_grid = _log_probs(posterior, judged, key, folds, added, OF_MIXTURE)
+            # With folds a row is held out by one restart of a group. Weights that leave
+            # one group only would make the width that of a restart alone, not of the
+            # many which predict together; so there all groups count the same.
+            counts = shares if folds is None else np.ones(len(living))
+            best = width_of_mixture(on_grid[:, living], counts, judged.weights)
+            factor = OF_MIXTURE.factors[best] * (1 if folds is None else FOLD_WIDTH)
+            every = np.ones(len(alive))
+            posterior = posterior.with_noise(factor * every, 0 * every)
+            log_probs = on_grid[best]
         kept = living[shares > LEAST_SHARE]
         shares = shares[shares > LEAST_SHARE]
         shares = shares / shares.sum()
     chosen = posterior.select(kept, shares)
     if log_probs is None:
         return Choice(chosen, scores, name, kept)
-    mixed = _mixture(log_probs[kept], shares)
+    mixed = mix(log_probs[kept], shares)
     known = np.flatnonzero(~np.isnan(mixed))
     return Choice(chosen, scores, name, kept, HeldOut(known, mixed[known]))
 
@@ -165,19 +184,41 @@ def join_fits(fit: Fit, quick: Fit) -> Fit:
     )
 
 
+def _widths_to_try(settings: Mapping[str, Any], posterior: Posterior) -> NoiseGrid:
+    """Widths of the noise are chosen where restarts are weighted, if it is learned."""
+    mode = posterior.model.noise_variance.mode
+    if not settings["tune_noise"] or settings["keep"] != "weighted" or mode == "fixed":
+        return AS_LEARNED
+    return OF_GROUPS if mode == "variational" else OF_GROUPS_WITHOUT_SPREAD
+
+
 def _log_probs(
-    posterior, rows: Rows, key, folds: np.ndarray | None, added: Sequence[int], scales
-) -> np.ndarray:
-    """For each width of the noise [R, N]; NaN where a restart learned from a row."""
+    posterior,
+    rows: Rows,
+    key,
+    folds: np.ndarray | None,
+    added: Sequence[int],
+    grid: NoiseGrid,
+) -> Float[np.ndarray, "G R N"]:
+    """At each width of the noise; NaN where a restart learned from a row."""
     count = posterior.num_components
-    found = np.full((len(scales), count, len(rows)), np.nan)
+    found = np.full((len(grid.factors), count, len(rows)), np.nan)
     sizes = (count - sum(added), *added)
     numbers = [number for size in sizes for number in range(size)]  # within its fit
     for i, number in enumerate(numbers):
-        own = slice(None) if folds is None else folds == fold_of(number, folds)
+        own = np.ones(len(rows), bool)
+        if folds is not None:
+            own = folds == fold_of(number, folds)
         part = rows.pick(own)
-        found[:, i, own] = log_probs_at_scales(posterior.select(i), part, key, scales)
+        found[:, i, own] = log_probs_on_grid(posterior.select(i), part, key, grid)
     return found
+
+
+def _scores(log_probs: Float[np.ndarray, "R N"], rows: Rows) -> np.ndarray:
+    """The average of each restart over the rows that it did not learn from."""
+    weights = np.where(np.isnan(log_probs), 0.0, rows.weights)
+    totals = (weights * np.nan_to_num(log_probs, nan=0.0)).sum(axis=1)
+    return totals / np.maximum(weights.sum(axis=1), 1e-300)
 
 
 def _far_behind(scores: np.ndarray, log_probs: np.ndarray) -> np.ndarray:
@@ -206,28 +247,11 @@ def _groups(settings: Mapping[str, Any], folds, added: Sequence[int]) -> np.ndar
     return np.concatenate([own, more])
 
 
-def _best_mixture(log_probs, groups: np.ndarray, row_weights, folded: bool):
-    """Weights of restarts, and the number of the noise width, that fit best.
-
-    With folds a row is held out by one restart of a group. Weights that leave one group
-    only would make the width that of a restart alone, not of the many which predict
-    together; so there it is that of a mixture in which all groups count the same.
-    """
-    shares = _group_shares(log_probs[0], groups, row_weights)
-    counts = np.ones(len(groups)) if folded else shares
-    scores = []
-    for at_width in log_probs:
-        mixed = _mixture(at_width, counts)
-        known = ~np.isnan(mixed)
-        scores.append(row_weights[known] @ mixed[known])
-    return shares, int(np.argmax(scores))
-
-
 def _group_shares(log_probs, groups: np.ndarray, row_weights) -> np.ndarray:
     """Weights of restarts, equal within a group, that fit the held-out rows best."""
     names = np.unique(groups)
     by_group = np.stack(
-        [_mixture(log_probs[groups == g], np.ones((groups == g).sum())) for g in names]
+        [mix(log_probs[groups == g], np.ones((groups == g).sum())) for g in names]
     )
     known = ~np.isnan(by_group).any(axis=0)
     shares = np.full(len(names), 1 / len(names))
@@ -235,38 +259,6 @@ def _group_shares(log_probs, groups: np.ndarray, row_weights) -> np.ndarray:
         shares = stacking_weights(by_group[:, known], row_weights[known])
     sizes = np.array([(groups == g).sum() for g in names])
     return (shares / sizes)[np.searchsorted(names, groups)]
-
-
-def _mixture(log_probs: np.ndarray, shares: np.ndarray) -> np.ndarray:
-    """Log density of rows under those restarts that did not learn from them."""
-    counts = ~np.isnan(log_probs)
-    weights = np.where(counts, shares[:, None], 0.0)
-    filled = np.where(counts, log_probs, -np.inf)
-    total = weights.sum(axis=0)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        mixed = logsumexp(filled, axis=0, b=weights) - np.log(total)
-    return np.where(total > 0, mixed, np.nan)
-
-
-def score_rows(posterior: Posterior, rows: Rows, key) -> np.ndarray:
-    """Log predictive density of rows, in the units of training."""
-    return log_probs_at_scales(posterior, rows, key, (1.0,))[0]
-
-
-def log_probs_at_scales(posterior: Posterior, rows: Rows, key, scales) -> np.ndarray:
-    """As `score_rows`, were the noise so many times as wide: [scales, N]."""
-    draws = posterior.draw(key, 64)
-    network = posterior.model.network
-    found = map_mixtures(
-        row_statistics.log_prob_at_scales,
-        network,
-        draws,
-        latent_nodes(len(draws.weights), 32, network.latent_dim),
-        rows.inputs.astype(np.float32),
-        rows.targets.astype(np.float32),
-        np.asarray(scales, np.float32),
-    )
-    return found.T
 
 
 def stacking_weights(

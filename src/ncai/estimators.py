@@ -106,7 +106,8 @@ class BNNLVRegressor(RegressorMixin, BaseEstimator):
             weight). One that is 3 nats a row behind another on the same rows is left
             out.
         tune_noise: with keep="weighted", choose on the held-out rows how wide the noise
-            of the mixture is, in units of what its restarts learned.
+            of each temperature's restarts is, how much that differs from draw to draw,
+            and how wide that of the mixture is, in units of what was learned.
         n_folds: with "marginal" and "iwae", and unless `keep` is "best": each restart
             holds out another of so many parts of the rows, so that every row is learned
             from and every row can choose. 0 is off.

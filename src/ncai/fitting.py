@@ -273,7 +273,6 @@ def _quick_settings(settings: Mapping[str, Any], num_fits: int) -> dict[str, Any
         "temperature": float(np.exp(np.log(temperatures).mean())),
         "n_restarts": min(settings["n_restarts"], max(settings["n_folds"], 4)),
         "refit": False,
-        "tune_noise": False,
         "n_snapshots": 0,
         "time_limit": limit and limit / (4 * num_fits),
     }

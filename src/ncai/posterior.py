@@ -115,13 +115,24 @@ class GaussianPosterior:
         best = int(np.argmax(self.shares))
         return float(np.sqrt(self.priors.latent_variance[best]))
 
-    def with_noise_scaled(self, factor: float) -> "GaussianPosterior":
-        """The same with output noise so many times as wide."""
-        noise = self.priors.noise_variance * factor**2
-        log_noise = self.mean.log_noise_var + 2 * np.log(factor)
+    def with_noise(
+        self, factors: Float[np.ndarray, "R"], spreads: Float[np.ndarray, "R"]
+    ) -> "GaussianPosterior":
+        """The same with output noise of each restart so many times as wide.
+
+        Spreads are standard deviations of its log variance between draws, beside what
+        there is; they need noise that is variational.
+        """
+        factors, spreads = factors[:, None], spreads[:, None]
+        noise = self.priors.noise_variance * factors**2
+        log_noise = self.mean.log_noise_var
+        log_noise = log_noise + 2 * np.log(factors) * np.ones_like(log_noise)
+        spread = self.scale.log_noise_var
+        spread = np.sqrt(np.square(spread) + spreads**2 * np.ones_like(spread))
         return replace(
             self,
             mean=self.mean._replace(log_noise_var=log_noise),
+            scale=self.scale._replace(log_noise_var=spread),
             priors=self.priors._replace(noise_variance=noise),
         )
 

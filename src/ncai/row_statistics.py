@@ -29,9 +29,14 @@ def log_prob(means, noise_std, targets, shared):
 
 
 def log_prob_at_scales(means, noise_std, targets, scales):
-    """Joint log density at the row's targets, were the noise so many times as wide."""
+    """Joint log density at the row's targets, were the noise so many times as wide.
+
+    `scales` [P, S] has a number for each draw, P times.
+    """
     return jax.lax.map(
-        lambda scale: mixture.joint_log_density(means, scale * noise_std, targets),
+        lambda scale: mixture.joint_log_density(
+            means, scale[:, None] * noise_std, targets
+        ),
         scales,
     )
 

@@ -13,7 +13,6 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ncai.choosing import score_rows
 from ncai.datasets import make_dataset
 from ncai.fitting import Rows
 from ncai.inference.base import Inference, Training
@@ -21,6 +20,7 @@ from ncai.inference.marginal import Marginal
 from ncai.inference.mean_field import MeanFieldVI
 from ncai.model import Model, Variance
 from ncai.networks import MLP, FlatNetwork
+from ncai.noise_widths import score_rows
 from ncai.objectives.penalties import Penalties
 from ncai.types import Data
 

@@ -223,7 +223,7 @@ def smoothed_log_likelihood(
     place = BLUR * jnp.sum(precision * rise * residuals, axis=0) / spread
     squares = jnp.sum(precision * (residuals - rise * place) ** 2, axis=0)
     squares = squares + place**2 / BLUR
-    log_scale = jnp.log(spread) - jnp.sum(jnp.log(noise.precision))
+    log_scale = jnp.log(spread) + jnp.sum(noise.log_variance)
     log_weights = -0.5 * nodes**2 / (1 - BLUR * spacing**2)
     log_weights = log_weights - logsumexp(log_weights)
     log_parts = log_weights - 0.5 * (

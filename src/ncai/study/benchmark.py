@@ -12,13 +12,13 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ncai.choosing import score_rows
 from ncai.datasets.synthetic import Part
 from ncai.fitting import Rows, to_data
 from ncai.inference.base import Training
 from ncai.inference.mean_field import MeanFieldVI
 from ncai.model import Model, Variance
 from ncai.networks import MLP, FlatNetwork
+from ncai.noise_widths import score_rows
 from ncai.objectives.penalties import Penalties
 from ncai.posterior import Fit, GaussianPosterior
 from ncai.study.benchmark_scores import score

@@ -1,0 +1,129 @@
+"""How wide the output noise of a mixture should be, by rows that it did not learn from.
+
+Each restart learns a width of the noise that fits its own errors on the rows it is
+trained on. On other rows it errs by more, the more the colder its posterior is, and now
+and then by much more. A mixture of many restarts, in turn, errs less than any of them,
+but adds to each one's noise what they disagree by. So widths are chosen twice: for each
+group of restarts alone, a factor and a spread (widths that differ from draw to draw,
+which makes tails heavier); and then one more factor for all of them together.
+"""
+
+import itertools
+from dataclasses import dataclass
+
+import numpy as np
+from jaxtyping import Float, Int
+from scipy import stats
+from scipy.special import logsumexp
+
+from ncai import row_statistics
+from ncai.latent_nodes import latent_nodes
+from ncai.posterior import Posterior
+from ncai.row_map import map_mixtures
+from ncai.types import Rows
+
+NUM_DRAWS, NUM_LATENT_DRAWS = 64, 32
+
+
+@dataclass(frozen=True, eq=False)
+class NoiseGrid:
+    """Widths that are tried, the first being what was learned.
+
+    Args:
+        factors: of the learned width (a standard deviation).
+        spreads: standard deviations of the logarithm of its square between draws.
+    """
+
+    factors: Float[np.ndarray, "G"]
+    spreads: Float[np.ndarray, "G"]
+
+
+def _all_pairs(factors, spreads) -> NoiseGrid:
+    """With the learned width, factor 1 and spread 0, first."""
+    pairs = sorted(itertools.product(factors, spreads), key=lambda p: p != (1.0, 0.0))
+    return NoiseGrid(*np.array(pairs).T)
+
+
+AS_LEARNED = NoiseGrid(np.ones(1), np.zeros(1))
+# Of a group alone: half octaves. Cold networks fit their rows so well that their noise
+# is far too narrow for others, most of the time a little, sometimes by much.
+_FACTORS = 2.0 ** (np.arange(-8, 11) / 2)
+OF_GROUPS = _all_pairs(_FACTORS, np.round(0.7 * np.arange(7), 1))
+OF_GROUPS_WITHOUT_SPREAD = _all_pairs(_FACTORS, (0.0,))
+# Of the mixture of all: mostly narrower, since its members disagree.
+_COMMON = np.array([1.0, 0.84, 0.71, 0.59, 0.5, 0.42, 0.35, 0.3, 0.25, 1.19])
+OF_MIXTURE = NoiseGrid(_COMMON, np.zeros(len(_COMMON)))
+
+
+def widths_by_group(
+    on_grid: Float[np.ndarray, "G R N"],
+    groups: Int[np.ndarray, "R"],
+    row_weights: Float[np.ndarray, "N"],
+) -> Int[np.ndarray, "R"]:
+    """Which width each restart should have: that by which its group alone fits best."""
+    found = np.zeros(len(groups), int)
+    for group in np.unique(groups):
+        own = groups == group
+        counts = np.ones(own.sum())
+        scores = [mean_of_known(mix(at[own], counts), row_weights) for at in on_grid]
+        if not np.isnan(scores).all():
+            found[own] = int(np.nanargmax(scores))
+    return found
+
+
+def width_of_mixture(
+    on_grid: Float[np.ndarray, "G R N"],
+    counts: Float[np.ndarray, "R"],
+    row_weights: Float[np.ndarray, "N"],
+) -> int:
+    """Which width, the same for all, lets the mixture of restarts fit best."""
+    scores = [mean_of_known(mix(at, counts), row_weights) for at in on_grid]
+    return 0 if np.isnan(scores).all() else int(np.nanargmax(scores))
+
+
+def mix(log_probs: Float[np.ndarray, "R N"], shares: Float[np.ndarray, "R"]):
+    """Log density of rows under those restarts that did not learn from them, [N]."""
+    counts = ~np.isnan(log_probs)
+    weights = np.where(counts, shares[:, None], 0.0)
+    filled = np.where(counts, log_probs, -np.inf)
+    total = weights.sum(axis=0)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        mixed = logsumexp(filled, axis=0, b=weights) - np.log(total)
+    return np.where(total > 0, mixed, np.nan)
+
+
+def mean_of_known(
+    log_probs: Float[np.ndarray, "N"], row_weights: Float[np.ndarray, "N"]
+) -> float:
+    """The average over rows that were held out; NaN if there are none."""
+    known = ~np.isnan(log_probs)
+    total = row_weights[known].sum()
+    return float(row_weights[known] @ log_probs[known] / total) if total else np.nan
+
+
+def log_probs_on_grid(
+    posterior: Posterior, rows: Rows, key, grid: NoiseGrid
+) -> Float[np.ndarray, "G N"]:
+    """Log predictive density of rows at every width, in the units of training."""
+    draws = posterior.draw(key, NUM_DRAWS)
+    network = posterior.model.network
+    count = len(draws.weights)
+    # Even normals, in an order that has nothing to do with that of the draws.
+    order = np.random.default_rng(0).permutation(count)
+    normals = stats.norm.ppf((order + 0.5) / count)
+    multipliers = grid.factors[:, None] * np.exp(0.5 * np.outer(grid.spreads, normals))
+    found = map_mixtures(
+        row_statistics.log_prob_at_scales,
+        network,
+        draws,
+        latent_nodes(count, NUM_LATENT_DRAWS, network.latent_dim),
+        rows.inputs.astype(np.float32),
+        rows.targets.astype(np.float32),
+        np.asarray(multipliers, np.float32),
+    )
+    return found.T
+
+
+def score_rows(posterior: Posterior, rows: Rows, key) -> Float[np.ndarray, "N"]:
+    """Log predictive density of rows, in the units of training."""
+    return log_probs_on_grid(posterior, rows, key, AS_LEARNED)[0]
