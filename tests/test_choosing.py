@@ -9,8 +9,8 @@ import pytest
 from scipy import stats
 from scipy.special import logsumexp
 
-from ncai import BNNLVRegressor, choosing
-from ncai.choosing import FOLD_WIDTH, _far_behind, _group_shares, _groups, join_fits
+from ncai import BNNLVRegressor
+from ncai.choosing import _far_behind, _group_shares, _groups, join_fits
 from ncai.fitting import draw_folds, without_own_fold
 from ncai.model import Model, Variance, initial_priors_of
 from ncai.networks import MLP, FlatNetwork
@@ -18,6 +18,7 @@ from ncai.noise_widths import (
     OF_GROUPS,
     OF_MIXTURE,
     NoiseGrid,
+    for_more_members,
     log_probs_on_grid,
     mix,
     score_rows,
@@ -257,15 +258,30 @@ def test_a_spread_makes_widths_differ_from_draw_to_draw(fitted):
     )
 
 
-def test_with_folds_the_mixture_is_narrower_than_its_few_judges(fitted, monkeypatch):
-    monkeypatch.setattr(choosing, "FOLD_WIDTH", 1.0)
-    as_judged = BNNLVRegressor(**TINY).fit(X, Y)
-    key = jax.random.key(0)
-    np.testing.assert_allclose(
-        fitted.posterior_.draw(key, 8).noise_std,
-        FOLD_WIDTH * as_judged.posterior_.draw(key, 8).noise_std,
-        rtol=1e-5,
-    )
+def best_factor(y, centres, width):
+    """The factor of the members' width that fits best, looked for finely."""
+    factors = np.linspace(0.05, 1.2, 200)
+    members = stats.norm.logpdf(y, centres, factors[:, None, None] * width)
+    return factors[np.argmax(logsumexp(members, axis=1).mean(axis=1))]
+
+
+@pytest.mark.parametrize("own", [0.0, 0.05, 0.2])
+def test_the_factor_of_many_members_follows_from_that_of_few(own):
+    # Members err by 1 in all, `own` of it not shared with others.
+    rng = np.random.default_rng(0)
+    shared = np.sqrt(1 - own) * rng.normal(size=4000)
+    centres = np.sqrt(own) * rng.normal(size=(24, 4000))
+    few, many = (best_factor(shared, centres[:m], 1.0) for m in (3, 24))
+    assert for_more_members(few, 3, 24) == pytest.approx(many, abs=0.05)
+
+
+def test_members_that_agree_or_judge_alone_keep_their_factor():
+    assert for_more_members(1.0, 3, 24) == 1.0
+    assert for_more_members(1.19, 3, 24) == 1.19
+    assert for_more_members(0.5, 1, 24) == 0.5
+    assert for_more_members(0.5, 24, 24) == 0.5
+    assert for_more_members(0.42, 3, 24) == pytest.approx(0.21)  # no narrower
+    assert 0.5 < for_more_members(0.84, 3, 24) < 0.84
 
 
 def test_noise_is_tuned_only_where_it_was_learned(fitted):

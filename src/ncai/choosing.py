@@ -14,6 +14,7 @@ from ncai.noise_widths import (
     OF_GROUPS_WITHOUT_SPREAD,
     OF_MIXTURE,
     NoiseGrid,
+    for_more_members,
     log_probs_on_grid,
     mix,
     width_of_mixture,
@@ -26,10 +27,6 @@ from ncai.types import Rows
 
 LEAST_SHARE = 1e-3  # of the mixture: what has less is left out
 WORST_GAP = 3.0  # nats a row behind the best on the same rows: training went astray
-# With folds a row is judged by a few restarts, but predicted by eight times as many,
-# whose mixture errs less and disagrees more: so many times as wide fits those best
-# (chosen on inner splits, see docs/quality.md).
-FOLD_WIDTH = 0.5
 
 
 @dataclass(frozen=True)
@@ -136,7 +133,10 @@ def choose(
             # many which predict together; so there all groups count the same.
             counts = shares if folds is None else np.ones(len(living))
             best = width_of_mixture(on_grid[:, living], counts, judged.weights)
-            factor = OF_MIXTURE.factors[best] * (1 if folds is None else FOLD_WIDTH)
+            judges = np.mean(np.sum(~np.isnan(log_probs[living]), axis=0))
+            factor = for_more_members(
+                float(OF_MIXTURE.factors[best]), float(judges), len(living)
+            )
             every = np.ones(len(alive))
             posterior = posterior.with_noise(factor * every, 0 * every)
             log_probs = on_grid[best]

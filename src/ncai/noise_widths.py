@@ -5,7 +5,8 @@ trained on. On other rows it errs by more, the more the colder its posterior is,
 and then by much more. A mixture of many restarts, in turn, errs less than any of them,
 but adds to each one's noise what they disagree by. So widths are chosen twice: for each
 group of restarts alone, a factor and a spread (widths that differ from draw to draw,
-which makes tails heavier); and then one more factor for all of them together.
+which makes tails heavier); and then one more factor for all of them together. With
+folds rows are judged by fewer restarts than predict: `for_more_members` allows for it.
 """
 
 import itertools
@@ -52,6 +53,8 @@ OF_GROUPS = _all_pairs(_FACTORS, np.round(0.7 * np.arange(7), 1))
 OF_GROUPS_WITHOUT_SPREAD = _all_pairs(_FACTORS, (0.0,))
 # Of the mixture of all: mostly narrower, since its members disagree.
 _COMMON = np.array([1.0, 0.84, 0.71, 0.59, 0.5, 0.42, 0.35, 0.3, 0.25, 1.19])
+# However much members disagree, no mixture is trusted to need less than half of that.
+_MOST_NARROWING = 0.5
 OF_MIXTURE = NoiseGrid(_COMMON, np.zeros(len(_COMMON)))
 
 
@@ -79,6 +82,21 @@ def width_of_mixture(
     """Which width, the same for all, lets the mixture of restarts fit best."""
     scores = [mean_of_known(mix(at, counts), row_weights) for at in on_grid]
     return 0 if np.isnan(scores).all() else int(np.nanargmax(scores))
+
+
+def for_more_members(factor: float, judges: float, members: int) -> float:
+    """The factor for a mixture of so many members, from that for the few that judged.
+
+    With folds a row is held out by a few restarts, and predicted by many more. Let
+    members, alone, err by s^2 in the mean square, D of it not shared with others. Then
+    a mixture of m errs by s^2 - D (1 - 1/m), and is wider than its noise by
+    D (1 - 1/m): noise of c^2 s^2 fits if c^2 = 1 - (2 D / s^2) (1 - 1/m). So what the
+    judges' factor tells of D tells the factor of others; where members agree it is 1.
+    """
+    if factor >= 1 or judges <= 1 or members <= judges:
+        return factor
+    excess = (1 - factor**2) * (1 - 1 / members) / (1 - 1 / judges)
+    return max(np.sqrt(max(1 - excess, 0.0)), _MOST_NARROWING * factor)
 
 
 def mix(log_probs: Float[np.ndarray, "R N"], shares: Float[np.ndarray, "R"]):
