@@ -19,12 +19,13 @@ from ncai import (
     make_dataset,
     restart_groups,
 )
-from ncai.choosing import score_rows, stacking_weights
+from ncai.choosing import stacking_weights
 from ncai.fitting import hold_out, padded_size
 from ncai.inference import hmc, nuts
 from ncai.latent_inference import infer_latents, sample_latents
 from ncai.model import Model, PriorState, Variance
 from ncai.networks import MLP, FlatNetwork
+from ncai.noise_widths import score_rows
 from ncai.posterior import GaussianPosterior, _normals, split_draws
 from ncai.quadrature import latent_rule
 from ncai.settings import METHOD_PRESETS, METHODS, PRESETS, resolve
