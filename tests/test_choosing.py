@@ -286,7 +286,9 @@ def test_members_that_agree_or_judge_alone_keep_their_factor():
 
 def test_noise_is_tuned_only_where_it_was_learned(fitted):
     untuned = BNNLVRegressor(**TINY, tune_noise=False).fit(X, Y)
-    np.testing.assert_array_equal(untuned.restart_scores_, fitted.restart_scores_)
+    # Widths are chosen for groups, not for each restart, but help most of them.
+    better = np.asarray(fitted.restart_scores_) >= np.asarray(untuned.restart_scores_)
+    assert better.mean() > 0.5
     fixed = BNNLVRegressor(**TINY, noise_variance=0.1).fit(X, Y)
     draws = fixed.posterior_.draw(jax.random.key(0), 4)
     np.testing.assert_allclose(draws.noise_std, np.sqrt(0.1), rtol=1e-6)

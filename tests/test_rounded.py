@@ -37,7 +37,8 @@ def gaussian(outputs=1, transform=None, step=STEP, inputs=INPUTS, noise=NOISE):
     step = np.broadcast_to(step, outputs)
     return predictive_of(
         transform or TargetTransform("none", np.ones(outputs)),
-        Lattice(np.where(step > 0, 0.25, 0.0), step),
+        # An origin below 0: y may be negative.
+        Lattice(np.where(step > 0, 0.25 - 1000 * step, 0.0), step),
         network=network,
         inputs=inputs,
         draws=draws,
@@ -256,8 +257,36 @@ def test_counts_are_predicted_as_counts(fitted, counts, tmp_path):
 
 def test_a_model_says_that_it_rounds(fitted):
     assert fitted.settings_["rounding_steps"] == (1.0,)
-    assert "rounded, as it is, to steps of 1" in learned_as(fitted.settings_)
-    assert "rounded" not in learned_as({"rounding_steps": (0.0,)})
+    assert "it comes in steps of 1" in learned_as(fitted.settings_)
+    assert "steps" not in learned_as({"rounding_steps": (0.0,)})
+
+
+def test_counts_are_never_negative(fitted):
+    predictive = fitted.predict_dist(np.linspace(-1.5, 1, 20)[:, None])
+    assert predictive.sample(200).min() >= 0
+    assert predictive.quantile([0.001, 0.01]).min() >= 0
+    np.testing.assert_array_equal(predictive.cdf(-1.0), 0.0)
+    np.testing.assert_array_equal(predictive.prob_above(-0.5), 1.0)
+    assert np.isneginf(predictive.log_prob(-1.0)).all()
+    mass = sum(np.exp(predictive.log_prob(float(k))) for k in range(60))
+    np.testing.assert_allclose(mass, 1, atol=1e-3)
+    drawn = predictive.sample(4000)
+    np.testing.assert_allclose(predictive.variance(), drawn.var(axis=0), rtol=0.25)
+
+
+def test_the_lowest_value_is_0_or_above_where_none_is_negative():
+    found = Lattice(np.array([3.0, 0.25, -2.0, 0.0]), np.array([1.0, 0.5, 1.0, 0.0]))
+    np.testing.assert_allclose(found.lowest, [0.0, 0.25, -np.inf, -np.inf])
+
+
+def test_coverage_of_counts_is_that_of_their_level(fitted):
+    x = np.zeros((3000, 1))
+    predictive = fitted.predict_dist(x)
+    scores = row_scores(predictive, predictive.sample(1, seed=5)[0])
+    for level in (50, 80, 95):
+        assert scores[f"coverage_{level}"].mean() == pytest.approx(
+            level / 100, abs=0.03
+        )
 
 
 def test_smooth_predicts_what_was_rounded(counts):

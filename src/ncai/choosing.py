@@ -123,8 +123,9 @@ def choose(
         )
         log_probs = on_grid[widths, np.arange(len(alive))]
         posterior = posterior.with_noise(grid.factors[widths], grid.spreads[widths])
-        own_scores = np.where(alive, _scores(log_probs, judged), -np.inf)
-        living = np.flatnonzero(alive & ~_far_behind(own_scores, log_probs))
+        # A restart is as good as it is at its width.
+        scores = np.where(alive, _scores(log_probs, judged), -np.inf)
+        living = np.flatnonzero(alive & ~_far_behind(scores, log_probs))
         shares = _group_shares(log_probs[living], groups[living], judged.weights)
         if len(grid.factors) > 1:
             on_grid = _log_probs(posterior, judged, key, folds, added, OF_MIXTURE)

@@ -15,7 +15,11 @@ MAIN_SCORES = ("log_likelihood", "crps", *(f"coverage_{100 * p:.0f}" for p in LE
 
 
 def row_scores(predictions: Predictions, targets: np.ndarray) -> dict[str, np.ndarray]:
-    """The scores of each row, [N] each; averages of them are the metrics."""
+    """The scores of each row, [N] each; averages of them are the metrics.
+
+    Intervals of a rounded y end at values that it has, and hold more than their level.
+    Coverage is then told by PIT values: a row at an end counts in part, at random.
+    """
     y = np.asarray(targets, np.float64)
     error = y - predictions.mean()
     ends = [[(1 - level) / 2, (1 + level) / 2] for level in LEVELS]
@@ -26,14 +30,18 @@ def row_scores(predictions: Predictions, targets: np.ndarray) -> dict[str, np.nd
         "squared_error": error**2,
         "absolute_error": np.abs(error),
     }
+    rows["pit"] = np.clip(pit_of(predictions, y), 0, 1)
+    rounded = hasattr(predictions, "lattice")
     for place, level in enumerate(LEVELS):
         lower, upper = quantiles[:, 2 * place], quantiles[:, 2 * place + 1]
         name = f"{100 * level:.0f}"
         missed = np.maximum(lower - y, 0) + np.maximum(y - upper, 0)
-        rows[f"coverage_{name}"] = ((lower <= y) & (y <= upper)).astype(np.float64)
+        held = (lower <= y) & (y <= upper)
+        if rounded:
+            held = np.abs(rows["pit"] - 0.5) <= level / 2
+        rows[f"coverage_{name}"] = held.astype(np.float64)
         rows[f"width_{name}"] = upper - lower
         rows[f"interval_score_{name}"] = upper - lower + 2 / (1 - level) * missed
-    rows["pit"] = np.clip(pit_of(predictions, y), 0, 1)
     return rows
 
 

@@ -16,8 +16,11 @@ _ON_LATTICE = 1e-3
 class Lattice:
     """The values origin + k * step, whole k, of each output.
 
+    Where none of the values seen is negative, none is possible: what would be rounded
+    to less counts as the lowest.
+
     Args:
-        origin: one of the values.
+        origin: one of the values, the smallest that was seen.
         step: between neighbouring values; 0 for an output that is not rounded.
     """
 
@@ -46,22 +49,40 @@ class Lattice:
     def _width(self) -> np.ndarray:
         return np.where(self.step > 0, self.step, 1.0)
 
+    @property
+    def lowest(self) -> np.ndarray:
+        """The smallest value possible; minus infinity where there is none."""
+        steps_down = np.floor(self.origin / self._width + _ON_LATTICE)
+        bounded = (self.step > 0) & (self.origin > -_ON_LATTICE * self.step)
+        return np.where(bounded, self.origin - self._width * steps_down, -np.inf)
+
     def nearest(self, y: np.ndarray) -> np.ndarray:
         """The value of the lattice next to y; the last axis is that of outputs."""
         with np.errstate(invalid="ignore"):
             places = np.floor((y - self.origin) / self._width + 0.5)
-        return np.where(self.step > 0, self.origin + self._width * places, y)
+        value = np.maximum(self.origin + self._width * places, self.lowest)
+        return np.where(self.step > 0, value, y)
 
     def edges(self, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Ends of what is rounded to the value next to y; y itself without a step."""
-        centre = self.nearest(y)
-        return centre - self.step / 2, centre + self.step / 2
+        """Ends of what is rounded to the value next to y; y itself without a step.
+
+        Both are minus infinity for a y that is not possible.
+        """
+        places = np.floor((y - self.origin) / self._width + 0.5)
+        centre = self.origin + self._width * places
+        low, high = self._edge(places - 0.5), self._edge(places + 0.5)
+        low = np.where(centre <= self.lowest + _ON_LATTICE * self._width, -np.inf, low)
+        return np.where(self.step > 0, low, y), np.where(self.step > 0, high, y)
 
     def upper_edge(self, y: np.ndarray) -> np.ndarray:
         """Up to where numbers are rounded to values of at most y."""
         places = np.floor((y - self.origin) / self._width + _ON_LATTICE)
-        edge = self.origin + self._width * (places + 0.5)
-        return np.where(self.step > 0, edge, y)
+        return np.where(self.step > 0, self._edge(places + 0.5), y)
+
+    def _edge(self, places: np.ndarray) -> np.ndarray:
+        """Between two values; minus infinity below the lowest."""
+        edge = self.origin + self._width * places
+        return np.where(edge < self.lowest, -np.inf, edge)
 
     def unround(self, rows: Rows, seed: int) -> Rows:
         """Rows with y drawn anew from what was rounded to it.

@@ -101,7 +101,10 @@ def learned_as(settings: Mapping[str, Any], target: str | None = None) -> str:
     steps = settings.get("rounding_steps") or ()
     if any(steps):
         shown = ", ".join(f"{step:g}" if step else "none" for step in steps)
-        learned += f"; predictions are rounded, as it is, to steps of {shown}"
+        learned += (
+            f"; it comes in steps of {shown}, and so do predicted quantiles, intervals "
+            "and samples (means do not)"
+        )
     return f"{target}, {learned}" if target else learned
 
 

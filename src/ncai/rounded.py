@@ -171,7 +171,9 @@ class _Rounded(PredictiveDistribution):
         if transform.name != "none":
             early, late = late, early
         shape = np.broadcast_arrays(self.target_shift, *transform.shape)[1:]
-        shared = (self.target_shift - early, self.target_scale, late, step, *shape)
+        lowest = self.lattice.lowest - origin
+        shared = (self.target_shift - early, self.target_scale, late)
+        shared = (*shared, step, lowest, *shape)
         return self._map(
             statistics[transform.name],
             arguments,
@@ -232,12 +234,13 @@ def _log_between(low, high):
 
 def _sample(name, means, noise_std, shared):
     """Evenly spread values of y less the lattice's origin, rounded: [R, S, M, L]."""
-    shift, scale, late_origin, step, *shape = shared
+    shift, scale, late_origin, step, lowest, *shape = shared
     noise = mixture.even_noise(means.shape, means.dtype)
     t = shift + scale * (means + noise_std[:, None, :] * noise)
     y = inverse(name, t, *shape) - late_origin
     width = jnp.where(step > 0, step, 1.0)
-    return jnp.where(step > 0, width * jnp.floor(y / width + 0.5), y)
+    rounded = jnp.maximum(width * jnp.floor(y / width + 0.5), lowest)
+    return jnp.where(step > 0, rounded, y)
 
 
 def _row_variance(name, means, noise_std, row, shared):

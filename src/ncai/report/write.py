@@ -70,6 +70,7 @@ def content(inputs: ReportInputs) -> dict[str, Any]:
         "cut_short": answer.cut_short_sentence(subject),
         "badges": answer.badges(subject, found, of_z),
         "learned_as": learned_as(subject.model.settings_),
+        "rounded": any(subject.model.settings_.get("rounding_steps") or ()),
         "columns": columns,
         "columns_left_out": columns_left_out,
         "quality": found,
