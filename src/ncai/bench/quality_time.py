@@ -25,7 +25,7 @@ from ncai.objectives.penalties import Penalties
 from ncai.types import Data
 
 PAPER_STEPS = 30_000
-MARGINAL_STEPS = (250, 500, 750, 1000, 1500, 2000, 2500, 3000, 4000)
+MARGINAL_STEPS = (250, 500, 750, 1000, 1250, 1500, 2000, 2500, 3000, 4000)
 # s_z and the noise, as the paper fixes them.
 SETS = {"heavy_tail": (0.01, 0.1), "depeweg": (1.0, 0.1)}
 
