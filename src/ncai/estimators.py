@@ -143,7 +143,8 @@ class BNNLVRegressor(RegressorMixin, BaseEstimator):
             of one chain, since the sign of z may be another in each.
         train_index_: which rows of X those are.
         restart_scores_: a score for each restart, higher is better, in the units of
-            training (standardised y); `score_name_` says what it is. With "marginal"
+            training (standardised y); `score_name_` says what it is. Where `tune_noise`
+            chose widths of the noise, at those. With "marginal"
             those of a first, quick fit come last, and then those of snapshots.
         kept_restarts_: numbers of the restarts that predict, in the order of
             `posterior_.shares`; None of a model read from a file.
