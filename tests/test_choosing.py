@@ -329,3 +329,18 @@ def test_joined_fits_keep_their_order(fitted):
     np.testing.assert_array_equal(
         joined.posterior.mean.weights[-1], posterior.mean.weights[0]
     )
+
+
+# ----- The score of rows held out -----------------------------------------------------
+
+
+def test_the_held_out_score_is_in_the_units_of_y():
+    y = 100 * np.exp(Y)
+    new = np.random.default_rng(1).uniform(-1, 1, (200, 1))
+    y_new = 100 * np.exp(new[:, 0] + np.random.default_rng(2).normal(0, 0.2, 200))
+    given = {**TINY, "target_transform": "log", "keep": "best", "n_weight_draws": 256}
+    model = BNNLVRegressor(**given).fit(X, y, X_valid=new, y_valid=y_new)
+    found = model.predict_dist(new).log_prob(y_new).mean()
+    assert model.held_out_score_ == pytest.approx(found, abs=0.02)
+    without = BNNLVRegressor(**{**given, "validation_fraction": 0.0}).fit(X, y)
+    assert without.held_out_score_ is None

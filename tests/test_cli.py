@@ -11,7 +11,14 @@ import pandas as pd
 import pytest
 
 from command_line import QUICK, refused, run
-from ncai import __version__, table_fit, table_options, table_output, table_predict
+from ncai import (
+    BNNLVRegressor,
+    __version__,
+    table_fit,
+    table_options,
+    table_output,
+    table_predict,
+)
 from ncai.optimise import FitFailedError
 
 COMMANDS = ("demo", "fit", "predict", "evaluate", "diagnose", "inspect", "compare")
@@ -281,6 +288,20 @@ def test_fit_refuses_a_place_it_cannot_write(data, tmp_path, monkeypatch):
     result = run("fit", "none.csv", "--target", "y", "--out", "m.ncai")
     sentence = f"cannot write m.ncai: the folder {tmp_path} is not yours to change."
     assert refused(result, sentence)
+
+
+def test_python_predicts_what_the_command_does(trained, table):
+    folder, _ = trained
+    model = BNNLVRegressor.load(folder / "m.ncai")
+    with pytest.raises(ValueError, match=r"give it `model.prepare_table\(X\)`"):
+        model.predict(table)
+    result = run("predict", folder / "m.ncai", folder / "data.csv", "--out", "-")
+    found = model.predict(model.prepare_table(table))
+    np.testing.assert_allclose(predictions(result.stdout)["mean"], found, rtol=1e-5)
+    own = BNNLVRegressor(max_steps=5, n_restarts=1, inference="mfvi", random_state=0)
+    own.fit(np.arange(8.0)[:, None], np.arange(8.0))
+    with pytest.raises(ValueError, match="not made by `ncai fit`"):
+        own.prepare_table(table)
 
 
 def test_predict_refuses_what_it_cannot_use(trained, table, tmp_path):

@@ -124,7 +124,7 @@ def test_a_stop_after_the_training_keeps_the_model(folder, tmp_path, monkeypatch
     out = tmp_path / "m.ncai"
     result = run("fit", folder / "houses.csv", "--target", "price", "--out", out)
     assert result.exit_code == 130
-    assert "the model is written" in result.stderr
+    assert f"the model is in {out}" in result.stderr
     assert run("predict", out, folder / "new.csv").exit_code == 0
 
 

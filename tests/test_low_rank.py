@@ -106,3 +106,62 @@ def test_a_fit_uses_them_and_is_saved(tmp_path):
     np.testing.assert_array_equal(again.predict(x), model.predict(x))
     other = BNNLVRegressor(random_state=0, **settings).fit(x, y)
     assert other.posterior_.factor is None
+
+
+# ----- A factor of the last weights alone ---------------------------------------------
+
+LAST = FACTOR[2:]  # of the last four of six weights
+LAST_COVARIANCE = np.diag(SCALE**2)
+LAST_COVARIANCE[2:, 2:] += LAST @ LAST.T
+
+
+@pytest.mark.parametrize("prior", [np.array(0.7), RNG.uniform(0.3, 2.0, size=6)])
+def test_kl_of_a_factor_of_the_last_weights_is_that_with_zeros_before(x64, prior):
+    with_zeros = np.concatenate([np.zeros((2, 2)), LAST])
+    scale, prior = jnp.asarray(SCALE), jnp.asarray(prior)
+    found = factor_kl(jnp.asarray(LAST), scale, prior)
+    expected = factor_kl(jnp.asarray(with_zeros), scale, prior)
+    assert float(found) == pytest.approx(float(expected), rel=1e-12)
+
+
+def test_draws_move_the_last_weights_together():
+    none = jnp.zeros((0, 1)), jnp.zeros(0)
+    q = MeanField(
+        Unknowns(jnp.asarray(MEAN), *none),
+        Unknowns(raw_scale_of(jnp.asarray(SCALE)), *none),
+        jnp.asarray(LAST),
+    )
+    normals = jax.random.normal(jax.random.key(0), (40_000, 8))
+    draw = with_factor(q, reparameterise(q, normals[:, :6]), normals[:, 6:])
+    error = np.abs(np.cov(np.asarray(draw.weights).T) - LAST_COVARIANCE).max()
+    assert error < 0.05 * LAST_COVARIANCE.max()
+
+
+def test_the_last_layer_of_a_network_is_found():
+    deep = FlatNetwork(MLP(hidden=(5, 4)), 3, 1, 2)
+    assert deep.num_last_weights == 4 * 2 + 2
+    last = deep.unflatten(jnp.arange(deep.num_weights, dtype=float))[-1]
+    numbers = np.sort(np.concatenate([np.ravel(part) for part in last.values()]))
+    assert numbers.tolist() == list(range(deep.num_weights - 10, deep.num_weights))
+    assert FlatNetwork(MLP(hidden=()), 3, 1, 2).num_last_weights == 10  # the only one
+
+
+def test_a_fit_with_a_full_covariance_of_the_last_layer_is_saved(tmp_path):
+    x = RNG.uniform(-1, 1, size=(60, 1))
+    y = x[:, 0] + 0.2 * RNG.normal(size=60)
+    settings = {"hidden": (6,), "max_steps": 60, "n_restarts": 4, "n_folds": 2}
+    model = BNNLVRegressor(posterior_rank="last_layer", random_state=0, **settings)
+    model.fit(x, y)
+    factor = np.asarray(model.posterior_.factor)
+    assert factor.shape[1:] == (7, 7)
+    assert np.abs(factor).max() > 0.02
+    model.save(tmp_path / "m.ncai")
+    again = BNNLVRegressor.load(tmp_path / "m.ncai")
+    np.testing.assert_array_equal(again.predict(x), model.predict(x))
+
+
+@pytest.mark.parametrize("rank", [-1, 0.5, "first_layer", None])
+def test_an_impossible_rank_is_refused(rank):
+    x = np.linspace(0, 1, 20)[:, None]
+    with pytest.raises(ValueError, match=r"posterior_rank=.*or 'last_layer'"):
+        BNNLVRegressor(posterior_rank=rank).fit(x, x[:, 0])

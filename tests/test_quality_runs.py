@@ -133,6 +133,25 @@ def test_our_estimator_is_scored(tmp_path, monkeypatch):
     assert 0 <= row["coverage"] <= 1
 
 
+def test_corrected_intervals_go_with_the_density_of_the_estimator(
+    tmp_path, monkeypatch
+):
+    tiny = {"max_steps": 20, "n_restarts": 1, "n_weight_draws": 8, "n_latent_draws": 4}
+    tiny |= {"latent_dim": 0, "noise_variance": 1e-6, "validation_fraction": 0.0}
+    monkeypatch.setitem(methods.OURS, "tiny", tiny)
+    monkeypatch.setitem(methods.OURS, "guarded", tiny)
+    monkeypatch.setattr(methods, "CONFORMAL", ("guarded",))
+    store, told = Store(tmp_path / "cells"), []
+    names = ["tiny", "guarded"]
+    assert run_missing(store, ["goldberg"], names, 1, 1, False, told.append) == 0, told
+    plain, guarded = (store.rows("goldberg", name).iloc[0] for name in names)
+    assert plain["coverage"] < 0.8  # noise is far too small
+    assert guarded["coverage"] > 0.85
+    assert guarded["nll"] == plain["nll"]
+    digests = {store.about("goldberg", name)["digest"] for name in names}
+    assert len(digests) == 2
+
+
 def test_the_papers_methods_have_its_networks_and_units():
     settings = methods.our_settings("ncai", "heavy_tail")
     assert settings["hidden"] == (50,)
@@ -180,6 +199,29 @@ def test_the_table_from_what_is_there(tmp_path):
     tidy = pd.read_csv(tmp_path / "quality.csv")
     best = tidy[(tidy["metric"] == "nll") & tidy["best_or_within_one_error"]]
     assert best["method"].tolist() == ["default"]
+
+
+def test_leads_are_told_as_paired_differences(tmp_path):
+    store = Store(tmp_path / "quality" / "cells")
+    row = {"crps": 0.5, "rmse": 1.0, "coverage": 0.95, "width": 2.0, "cpu_seconds": 2.0}
+    nlls = {"quarter": (1.0, 3.0), "wide": (0.9, 2.8), "one_layer": (2.0, 2.9)}
+    held_out = {"quarter": (-1.0, -3.0), "wide": (-2.0, -2.8), "one_layer": (-3, -3)}
+    for method, values in nlls.items():
+        store.tell("yacht_inner", method, digest="")
+        for split, nll in enumerate(values):
+            more = {"split": split, "nll": nll, "held_out": held_out[method][split]}
+            store.add("yacht_inner", method, row | more)
+    out = tmp_path / "quality"
+    words = ["--methods", "leads", "--table", "--splits", "2", "--out", str(out)]
+    result = invoke(*words)
+    assert result.exit_code == 0, result.stderr
+    page = (tmp_path / "leads.md").read_text()
+    assert not (tmp_path / "quality.md").exists()
+    assert "| quarter | (the values themselves) | 2.000 ± 1.000 |" in page
+    assert '| wide | `{"hidden": [100, 100]}` | **-0.150 ± 0.050** | 1 | 0 |' in page
+    # By held-out rows the first split takes the base, the second the wide network.
+    chosen = next(line for line in page.splitlines() if line.startswith("| chosen_s"))
+    assert chosen.endswith("| -0.100 ± 0.100 | 0 | 0 |")
 
 
 def test_speed_is_still_what_bench_does_alone(monkeypatch):

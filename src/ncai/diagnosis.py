@@ -279,6 +279,8 @@ class LatentDiagnosis:
         for name, value, reference in rows:
             shown = "" if reference is None else f"{reference:.4g}"
             lines.append(f"{name:<24}{value:>10.4g}  {shown:>11}".rstrip())
+        if self.pc_y > self.pc_y_reference:
+            lines.append("PC(y) may be high: a z that makes the noise of y follows it.")
         what = "draws of z, whose means need not be Gaussian" if draws else "means of z"
         verdicts = self.independence_verdict, self.prior_verdict
         return "\n".join([*lines, f"Judged by {what}:", *verdicts])

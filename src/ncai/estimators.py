@@ -84,7 +84,8 @@ class BNNLVRegressor(RegressorMixin, BaseEstimator):
         noise_prior: the same for the noise.
         noise_starts: where learned noise begins, restart by restart in turn.
         variance_form: "paper" or "exact" empirical Bayes.
-        hz_weight: lambda_1, penalty on z not being Gaussian; 0 is off.
+        hz_weight: lambda_1, penalty on z not being Gaussian; 0 is off. With "iwae" this
+            and the next two are off unless given; the other methods have no penalties.
         offdiagonal_weight: lambda_2, penalty on correlated dimensions of z; 0 is off.
         dependence_weight: lambda_3, penalty on z depending on x and y; 0 is off.
         hz_tolerance: eps_T.
@@ -112,7 +113,8 @@ class BNNLVRegressor(RegressorMixin, BaseEstimator):
             holds out another of so many parts of the rows, so that every row is learned
             from and every row can choose. 0 is off.
         posterior_rank: with "marginal": directions in which weights may move together
-            in the posterior, beside the independent moves of each.
+            in the posterior, beside the independent moves of each; or "last_layer": a
+            full covariance of the last layer's weights.
         n_snapshots: with "marginal": train on so many times from where training ended,
             each for a fifth of its steps, and let what each finds predict too.
         validation_fraction: in place of folds, rows held out to choose restarts, drawn
@@ -148,6 +150,10 @@ class BNNLVRegressor(RegressorMixin, BaseEstimator):
             those of a first, quick fit come last, and then those of snapshots.
         kept_restarts_: numbers of the restarts that predict, in the order of
             `posterior_.shares`; None of a model read from a file.
+        held_out_score_: average log density that held-out rows have under what predicts
+            (with folds: under those restarts of it that did not see the row), in the
+            units of y. To compare settings by; None where no rows were held out, and of
+            a model read from a file.
         history_: averages of the objective and its terms, [chunks, restarts].
         stop_reasons_: why each stage of training ended, and after how many steps.
         restarts_lost_: restarts that became non-finite and were dropped.
@@ -172,6 +178,7 @@ class BNNLVRegressor(RegressorMixin, BaseEstimator):
     feature_names_in_: np.ndarray
     history_: dict[str, Any] | None
     kept_restarts_: np.ndarray | None
+    held_out_score_: float | None
     training_rows_: Rows | None
     train_index_: np.ndarray | None
     latent_posterior_: LatentPosterior | None
@@ -350,6 +357,7 @@ class BNNLVRegressor(RegressorMixin, BaseEstimator):
         self.restart_scores_ = result.scores
         self.score_name_ = result.score_name
         self.kept_restarts_ = result.kept
+        self.held_out_score_ = result.held_out_score
         self.history_ = result.fit.history
         self.stop_reasons_ = result.fit.stop_reasons
         self.restarts_lost_ = int((~result.fit.alive).sum())
@@ -419,6 +427,15 @@ class BNNLVRegressor(RegressorMixin, BaseEstimator):
         return infer_latents(self.posterior_, to_data(rows), len(rows), self.seed_)
 
     # ----- Predicting -----------------------------------------------------------------
+
+    def prepare_table(self, table):
+        """What a model of `ncai fit` takes as X, from a table as that was given."""
+        from ncai.table_preparer import TablePreparer
+
+        check_is_fitted(self)
+        if not self.table_:
+            raise ValueError("this model was not made by `ncai fit`: give it X as is.")
+        return TablePreparer.from_dict(self.table_["preparer"]).prepare(table)[0]
 
     def predict_dist(self, X) -> PredictiveDistribution:
         """The predictive distribution of each row: density, quantiles, samples, ..."""

@@ -274,6 +274,7 @@ def _restore(cls, header: dict, arrays: dict, network, path):
     estimator.sampler_report_ = _sampler_report(header.get("sampler_report"))
     estimator.history_ = None
     estimator.kept_restarts_ = None
+    estimator.held_out_score_ = None
     estimator.training_rows_ = None
     estimator.train_index_ = None
     estimator.latent_posterior_ = None
@@ -326,8 +327,9 @@ def _check_shapes(path, arrays: dict, posterior: str, network: FlatNetwork) -> N
         latents = (components, *draws, *rows, network.latent_dim)
         expected["samples.latents"] = latents
     if "factor.weights" in arrays:
-        rank = arrays["factor.weights"].shape[-1:]
-        expected["factor.weights"] = (components, network.num_weights, *rank)
+        shape = arrays["factor.weights"].shape
+        rows = min(shape[-2:][0], network.num_weights)  # of the last weights, or of all
+        expected["factor.weights"] = (components, rows, shape[-1])
     for name, shape in expected.items():
         if arrays[name].shape != shape:
             raise ModelFileError(

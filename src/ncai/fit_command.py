@@ -84,7 +84,10 @@ def run_fit(request: FitRequest, console, tell: Callable[[str], None]) -> bool:
     try:
         _score_and_tell(request, tables, model, console, tell)
     except KeyboardInterrupt:
-        tell("Stopped after the training: the model is written, the rest left out.")
+        tell(
+            f"Stopped after the training: the model is in {request.out}, the rest "
+            "(scores, report) left out."
+        )
         return True
     return False
 

@@ -40,6 +40,7 @@ class Result:
     kept: np.ndarray  # numbers of the restarts that predict
     held_out: HeldOut | None
     seconds: float
+    held_out_score: float | None = None  # in the units of y
 
 
 def padded_size(num_rows: int) -> int:
@@ -248,7 +249,12 @@ def fit_scaled(
         on_progress,
         quick,
     )
-    return scaling, replace(result, seconds=time.monotonic() - started)
+    score = _held_out_score(result, scaling, rows if valid is None else valid)
+    return scaling, replace(
+        result,
+        seconds=time.monotonic() - started,
+        held_out_score=score if np.isfinite(score) else None,
+    )
 
 
 def _named_stage(on_progress: Callable[[Progress], None] | None, name: str):

@@ -52,6 +52,8 @@ def given_start(start, network: FlatNetwork, num_rows: int) -> Unknowns | None:
 
 def validate(estimator, X, y="no_validation", *, names=("X", "y"), **options):
     """scikit-learn's checks of X, and of y if given; says where there is no number."""
+    if isinstance(y, str) and getattr(estimator, "table_", None):
+        _refuse_raw_table(estimator, X)
     if not isinstance(y, str):
         options |= {"multi_output": True, "y_numeric": True}
     try:
@@ -71,6 +73,18 @@ def validate(estimator, X, y="no_validation", *, names=("X", "y"), **options):
             f"Input {name} contains {found[2]}{place}; fill in such values or remove "
             "their rows, since every value must be a finite number."
         ) from None
+
+
+def _refuse_raw_table(estimator, X) -> None:
+    """A model of `ncai fit` knows the columns that were made of its table."""
+    known = list(getattr(estimator, "feature_names_in_", ()))
+    columns = [str(name) for name in getattr(X, "columns", known)]
+    if columns == known:
+        return
+    raise ValueError(
+        "this model was made by `ncai fit`, and takes the columns that it made of its "
+        "table: give it `model.prepare_table(X)` in place of X."
+    )
 
 
 def _holds_text(X, y, names: tuple[str, str]) -> str:

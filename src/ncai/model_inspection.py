@@ -134,7 +134,7 @@ def _settings_text(settings: Mapping[str, Any]) -> str:
     left_out = {
         *_NOT_SHOWN,
         *(() if inference in _SAMPLERS else _OF_SAMPLERS),
-        *(() if inference == "ncai" else _OF_NCAI),
+        *(() if inference in ("ncai", "iwae") else _OF_NCAI),
     }
     names = [*_FIRST, *(name for name in settings if name not in _FIRST)]
     return ", ".join(

@@ -146,6 +146,7 @@ class FlatNetwork:
         self._shapes = tuple(leaf.shape for leaf in leaves)
         self._sizes = tuple(int(leaf.size) for leaf in leaves)
         self.num_weights = sum(self._sizes)
+        self.num_last_weights = self._num_last_weights()
 
     def _parts(self):
         return (self.network, self.input_dim, self.latent_dim, self.output_dim)
@@ -186,6 +187,18 @@ class FlatNetwork:
             elif size:
                 sizes.append(size)
         return tuple(sizes)
+
+    def _num_last_weights(self) -> int:
+        """Weights in the last entry of the network's pytree: an `MLP`'s last layer."""
+        paths, _ = jax.tree_util.tree_flatten_with_path(
+            jax.tree.unflatten(self._treedef, self._sizes)
+        )
+        entries = [path[:1] for path, _ in paths]
+        return sum(
+            size
+            for entry, (_, size) in zip(entries, paths, strict=True)
+            if entry == entries[-1]
+        )
 
     def unflatten(self, flat: Float[Array, "P"]) -> Weights:
         """The network's own pytree of weights from one vector."""

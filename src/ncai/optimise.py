@@ -160,7 +160,8 @@ class Driver:
         if self.alive is None:
             self.alive = np.ones(num_restarts, bool)
         plateau = _PlateauWatch(stage, num_restarts, _num_rows(data))
-        step, reason = 0, "step limit"
+        # A cosine schedule comes to its end: nothing was cut off.
+        step, reason = 0, "step limit" if stage.schedule == "constant" else "done"
         groups = RestartGroups(stage, model, data, state)
         try:
             while step < stage.max_steps:

@@ -61,7 +61,8 @@ class GaussianPosterior:
     """A factorised Gaussian for each restart; MAP is the one of zero width.
 
     Every array has a leading restart axis. `shares` are the weights of the restarts in
-    the mixture that predicts. With a `factor` U the covariance of W has U U' added.
+    the mixture that predicts. With a `factor` U the covariance of W has U U' added; one
+    with fewer rows than W has weights is of the last of them.
     """
 
     model: Model
@@ -69,7 +70,7 @@ class GaussianPosterior:
     scale: Unknowns
     priors: PriorState
     shares: np.ndarray
-    factor: Float[Array, "R P F"] | None = None
+    factor: Float[Array, "R F D"] | None = None
 
     @property
     def num_components(self) -> int:
@@ -93,7 +94,8 @@ class GaussianPosterior:
             normals = _normals(
                 jax.random.fold_in(weight_key, 1), (num_draws, factor.shape[-1])
             )
-            weights = weights + np.einsum("spf,sf->sp", factor, normals)
+            first = weights.shape[1] - factor.shape[1]
+            weights[:, first:] += np.einsum("sfd,sd->sf", factor, normals)
         log_noise = mean.log_noise_var
         if scale.log_noise_var.shape[-1]:
             log_noise = log_noise + scale.log_noise_var * _normals(

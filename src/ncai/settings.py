@@ -51,9 +51,10 @@ COUNTS_FROM_ZERO = (
     "n_warmup",
     "n_folds",
     "n_snapshots",
-    "posterior_rank",
 )
 FLAGS = ("plateau", "tune_noise", "hold_means", "refit", "standardize", "progress")
+
+PENALISED = ("hz", "offdiagonal", "dependence")
 
 # The paper's network: one hidden layer, z beside x.
 _SMALL_NETWORK = {
@@ -78,6 +79,9 @@ _PENALTIES = {
     "hz_slack": "none",
     "ramp_fraction": 0.5,
 }
+
+# A tight bound needs none: with "iwae" those are used that the user gives a weight.
+_NO_PENALTIES = {f"{part}_weight": 0.0 for part in PENALISED}
 
 PRESETS: dict[str, dict[str, Any]] = {
     # The paper's settings: 30,000 steps of Adam at 0.01, one Monte Carlo sample,
@@ -154,8 +158,9 @@ METHOD_PRESETS: dict[tuple[str, str], dict[str, Any]] = {
         "temperature": 0.1,
         "noise_starts": (0.1,),
         "n_mc_samples": 8,
+        **_NO_PENALTIES,
     },
-    ("paper", "iwae"): {"n_mc_samples": 8},
+    ("paper", "iwae"): {"n_mc_samples": 8, **_NO_PENALTIES},
 }
 
 
@@ -199,12 +204,14 @@ def check(s: Mapping[str, Any]) -> None:
         _whole(name, s[name], 4 if name == "n_draws" else 1)  # R-hat needs 4
     for name in COUNTS_FROM_ZERO:
         _whole(name, s[name], 0)
+    if s["posterior_rank"] != "last_layer":
+        _whole("posterior_rank", s["posterior_rank"], 0, ", or 'last_layer'")
     for name in FLAGS:
         _flag(name, s[name])
     for name in ("learning_rate", "hz_tolerance", "input_tolerance"):
         _positive(name, s[name])
     _positive("target_tolerance", s["target_tolerance"])
-    for name in ("hz_weight", "offdiagonal_weight", "dependence_weight"):
+    for name in (f"{part}_weight" for part in PENALISED):
         if not _is_number(s[name]) or s[name] < 0:
             raise ValueError(f"{name}={s[name]!r} must be a number of at least 0.")
     _variance("weight_variance", s["weight_variance"], ("empirical",))
@@ -355,34 +362,44 @@ def build_method(s: Mapping[str, Any], start: Unknowns | None) -> Inference:
         begin = "random" if name in ("mfvi", "marginal") else "ncai"
     temperatures = restart_temperatures(s)
     if name == "marginal":
-        return Marginal(training, begin, temperatures, int(s["posterior_rank"]))
+        rank = s["posterior_rank"]
+        return Marginal(
+            training,
+            begin,
+            temperatures,
+            rank if isinstance(rank, str) else int(rank),
+        )
+    ramp_fraction = float(s["ramp_fraction"])
     if name == "iwae":
-        return ImportanceWeighted(training, begin, temperatures, s["n_mc_samples"])
-    penalties = None
-    if name == "ncai" and s["multipliers"] == "learned":
-        penalties = Constraints(on=s["penalise"])
-    elif name == "ncai":
-        penalties = Penalties(
-            *(
-                float(s[key])
-                for key in (
-                    "hz_weight",
-                    "offdiagonal_weight",
-                    "dependence_weight",
-                    "hz_tolerance",
-                    "input_tolerance",
-                    "target_tolerance",
-                )
-            ),
-            on=s["penalise"],
-            slack=s["hz_slack"],
+        return ImportanceWeighted(
+            training,
+            begin,
+            temperatures,
+            s["n_mc_samples"],
+            _penalties(s),
+            ramp_fraction,
         )
     return MeanFieldVI(
         training,
         start=begin,
         hold_means=bool(s["hold_means"]),
-        penalties=penalties,
-        ramp_fraction=float(s["ramp_fraction"]),
+        penalties=_penalties(s) if name == "ncai" else None,
+        ramp_fraction=ramp_fraction,
+    )
+
+
+def _penalties(s: Mapping[str, Any]) -> Penalties | Constraints | None:
+    """What is asked of z; None where the importance-weighted bound has no weight."""
+    if s["multipliers"] == "learned":
+        return Constraints(on=s["penalise"])
+    weights = [float(s[f"{part}_weight"]) for part in PENALISED]
+    if s["inference"] == "iwae" and not any(weights):
+        return None
+    return Penalties(
+        *weights,
+        *(float(s[f"{part}_tolerance"]) for part in ("hz", "input", "target")),
+        on=s["penalise"],
+        slack=s["hz_slack"],
     )
 
 
@@ -420,10 +437,10 @@ def _is_number(value: Any) -> bool:
     )
 
 
-def _whole(name: str, value: Any, least: int) -> None:
+def _whole(name: str, value: Any, least: int, other: str = "") -> None:
     if not _is_number(value) or value % 1 != 0 or value < least:
         raise ValueError(
-            f"{name}={value!r} must be a whole number of at least {least}."
+            f"{name}={value!r} must be a whole number of at least {least}{other}."
         )
 
 

@@ -18,12 +18,13 @@ class MeanField(NamedTuple):
     """Variational parameters phi: a mean and an unconstrained scale for each unknown.
 
     The standard deviation is softplus(raw_scale). Where the noise is learned by MAP it
-    has a mean and no scale. With a `factor` U the covariance of W has U U' added.
+    has a mean and no scale. With a `factor` U the covariance of W has U U' added; one
+    with fewer rows than W has weights is of the last of them.
     """
 
     mean: Unknowns
     raw_scale: Unknowns
-    factor: Float[Array, "P R"] | None = None
+    factor: Float[Array, "F R"] | None = None
 
 
 def scale_of(q: MeanField) -> Unknowns:
@@ -48,7 +49,7 @@ class Draw(NamedTuple):
     scale: Unknowns
     weights: Float[Array, "S P"]
     latents: Float[Array, "S N K"]
-    factor: Float[Array, "P R"] | None = None
+    factor: Float[Array, "F R"] | None = None
 
 
 def rank_of(q: MeanField) -> int:
@@ -76,8 +77,14 @@ def with_factor(q: MeanField, draw: Draw, normals: Float[Array, "S R"]) -> Draw:
     """A draw of W that moves along the directions of q's factor too."""
     if q.factor is None:
         return draw
-    weights = draw.weights + normals @ q.factor.T
-    return draw._replace(weights=weights, factor=q.factor)
+    moves = before_them_zeros(normals @ q.factor.T, draw.weights.shape[1])
+    return draw._replace(weights=draw.weights + moves, factor=q.factor)
+
+
+def before_them_zeros(last: Float[Array, "*s F"], size: int) -> Float[Array, "*s P"]:
+    """Numbers for all weights from those for the last."""
+    missing = size - last.shape[-1]
+    return jnp.pad(last, [(0, 0)] * (last.ndim - 1) + [(missing, 0)])
 
 
 def gaussian_kl(
@@ -97,7 +104,7 @@ def gaussian_kl(
 
 
 def factor_kl(
-    factor: Float[Array, "P R"] | None,
+    factor: Float[Array, "F R"] | None,
     scale: Float[Array, "P"],
     prior_variance: Float[Array, "*v"],
 ) -> Float[Array, ""] | float:
@@ -108,6 +115,9 @@ def factor_kl(
     """
     if factor is None:
         return 0.0
+    first = scale.shape[0] - factor.shape[0]
+    prior_variance = jnp.broadcast_to(prior_variance, scale.shape)[first:]
+    scale = scale[first:]
     spread = jnp.sum(jnp.sum(factor**2, axis=1) / prior_variance)
     inner = jnp.eye(factor.shape[1]) + factor.T @ (factor / (scale**2)[:, None])
     factorised = jnp.linalg.cholesky(inner)

@@ -44,14 +44,15 @@ class Marginal(Inference):
         temperatures: of the prior of W, restart by restart in turn: see
             `NegativeMarginalElbo`. Validation then chooses.
         rank: directions in which weights may move together under q(W), beside the
-            independent moves of each.
+            independent moves of each; or "last_layer": any of the last layer's weights
+            together, a full covariance.
         batch_rows: rows that a step looks at; all, if there are no more.
     """
 
     training: Training = field(default_factory=Training)
     start: str | Unknowns = "random"
     temperatures: tuple[float, ...] = (1.0,)
-    rank: int = 0
+    rank: int | str = 0
     batch_rows: int = BATCH_ROWS
 
     def fit(
@@ -66,7 +67,10 @@ class Marginal(Inference):
         point = point._replace(latents=point.latents[:, :0])
         state = starting_state(state_keys, model, point, self.training)
         if self.rank:
-            q = with_directions(start_key, state.params, self.rank)
+            num_rows, rank = model.network.num_weights, self.rank
+            if rank == "last_layer":
+                num_rows = rank = model.network.num_last_weights
+            q = with_directions(start_key, state.params, num_rows, int(rank))
             state = initial_state(q, state.priors, state.key)
         return self._train("marginal", model, data, state, driver)
 
@@ -127,10 +131,12 @@ class Marginal(Inference):
         return gaussian_fit(model, state.params, state.priors, driver)
 
 
-def with_directions(key: PRNGKeyArray, q: MeanField, rank: int) -> MeanField:
-    """Add small random directions in which weights move together."""
-    restarts, num_weights = q.mean.weights.shape
-    normals = jax.random.normal(key, (restarts, num_weights, rank))
+def with_directions(
+    key: PRNGKeyArray, q: MeanField, num_rows: int, rank: int
+) -> MeanField:
+    """Add small random directions in which the last so many weights move together."""
+    restarts = q.mean.weights.shape[0]
+    normals = jax.random.normal(key, (restarts, num_rows, rank))
     return q._replace(factor=START_OF_FACTOR * normals)
 
 

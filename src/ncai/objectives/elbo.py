@@ -122,17 +122,9 @@ class NegativeElbo:
         terms["elbo"] = elbo
         value = -elbo
         if self.penalties is not None:
-            penalised = (
-                mean.latents if self.penalties.on == "means" else draw.latents[0]
-            )
-            statistics = self.penalties.values(
-                penalised, data.inputs, data.targets, data.row_weights
-            )
-            penalty = self.penalties.total(
-                statistics, num_rows, model.network.latent_dim
-            )
-            terms |= statistics | {"penalty": penalty}
-            value += jnp.minimum(step / self.ramp_steps, 1.0) * penalty
+            more = penalty_terms(self.penalties, draw, data)
+            terms |= more
+            value += jnp.minimum(step / self.ramp_steps, 1.0) * more["penalty"]
         return value, Report(terms, errors)
 
     def after_chunk(self, terms: dict[str, np.ndarray]) -> "NegativeElbo":
@@ -148,6 +140,16 @@ class NegativeElbo:
         moments = second_moments(draw.mean, draw.scale, data)
         num_rows = jnp.sum(data.row_weights)
         return update_priors(model, priors, *moments, report.squared_error, num_rows)
+
+
+def penalty_terms(
+    penalties: Penalties | Constraints, draw: Draw, data: Data
+) -> dict[str, Float[Array, ""]]:
+    """What is penalised, by name, and the "penalty" of it in nats."""
+    latents = draw.mean.latents if penalties.on == "means" else draw.latents[0]
+    found = penalties.values(latents, data.inputs, data.targets, data.row_weights)
+    num_rows, dims = jnp.sum(data.row_weights), latents.shape[1]
+    return found | {"penalty": penalties.total(found, num_rows, dims)}
 
 
 @partial(jax.tree_util.register_dataclass, data_fields=[], meta_fields=[])

@@ -28,6 +28,7 @@ from ncai.types import Data
 from ncai.variational import (
     Draw,
     MeanField,
+    before_them_zeros,
     factor_kl,
     gaussian_kl,
     noise_kl,
@@ -183,7 +184,8 @@ def with_weight_variance(model: Model, priors: PriorState, draw: Draw) -> PriorS
     """Coordinate descent on the variance of W; that of z has no say here."""
     squares = draw.mean.weights**2 + draw.scale.weights**2
     if draw.factor is not None:
-        squares = squares + jnp.sum(draw.factor**2, axis=1)
+        more = jnp.sum(draw.factor**2, axis=1)
+        squares = squares + before_them_zeros(more, squares.size)
     nothing = jnp.zeros(model.network.output_dim)
     updated = update_priors(
         model, priors, squares, jnp.zeros(()), nothing, jnp.ones(())

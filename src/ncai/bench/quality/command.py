@@ -3,8 +3,9 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from ncai.bench.quality.methods import METHOD_GROUPS, METHODS, OURS
-from ncai.bench.quality.problems import SET_GROUPS, SETS, chosen
+from ncai.bench.quality.leads import write_leads
+from ncai.bench.quality.methods import LEADS, METHOD_GROUPS, METHODS, OURS
+from ncai.bench.quality.problems import SET_GROUPS, chosen
 from ncai.bench.quality.report import write_report
 from ncai.bench.quality.run import run_missing
 from ncai.bench.quality.store import Store
@@ -36,14 +37,16 @@ def bench_quality(
         failed = run_missing(
             store, picked_sets, picked_methods, splits, jobs, again, say
         )
+    if set(picked_methods) <= set(LEADS):  # they have a page of their own
+        page = out.parent / "leads.md"
+        text = write_leads(store, splits, page)
+        say(text if only_table else f"The table is in {page}.")
+        return EXIT_FAILED if failed else 0
     # The page on disk has all there is, unless a part of it is asked for by name.
     if not only_table:
         sets = methods = "all"
-    # To run, "all" is without the sets and methods for choosing; to show, with them.
-    if sets == "all":
-        picked_sets = list(SETS)
-    if methods == "all":
-        picked_methods = list(METHODS)
+        picked_sets = list(SET_GROUPS["all"])
+        picked_methods = list(METHOD_GROUPS["all"])
     results = Results.load(store, picked_sets, picked_methods, splits)
     asked = {"sets": sets, "methods": methods, "judged": judged}
     usual = {"sets": "all", "methods": "all", "judged": "default"}

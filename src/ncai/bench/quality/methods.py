@@ -36,6 +36,7 @@ LEADS: dict[str, dict[str, Any]] = {
     "quarter": {},
     "from_ncai_start": {"start": "ncai"},
     "no_transform": {"target_transform": "none"},
+    "yeo_johnson": {"target_transform": "yeo_johnson"},
     "rounded": {"rounding": "ignore"},
     "unrounded": {"rounding": "smooth"},
     "one_layer": {"hidden": (50,)},
@@ -47,6 +48,7 @@ LEADS: dict[str, dict[str, Any]] = {
     "three_temperatures": {"temperature": (0.001, 0.1, 1.0), "n_restarts": 24},
     "fewer_folds": {"n_folds": 4},
     "fixed_noise": {"noise_variance": 0.1},
+    "low_noise": {"noise_prior": (1.0, 0.0005)},
     "best_restart": {"keep": "best"},
     "equal_restarts": {"keep": "equal"},
     "untuned_noise": {"tune_noise": False},
@@ -54,9 +56,20 @@ LEADS: dict[str, dict[str, Any]] = {
     "by_input": {"weight_groups": "input"},
     "two_latents": {"latent_dim": 2},
     "no_latent": {"latent_dim": 0},
+    "narrow_latents": {"latent_variance": 0.25},
+    "wide_latents": {"latent_variance": 4.0},
     "snapshots": {"n_snapshots": 2},
     "low_rank": {"posterior_rank": 4},
+    "last_layer": {"posterior_rank": "last_layer"},
+    "conformal": {},  # intervals alone, by rows kept apart: see CONFORMAL
+    # These with all else as "marginal" has it by default.
     "iwae": {"inference": "iwae"},
+    "iwae_penalties": {
+        "inference": "iwae",
+        "hz_weight": 1.0,
+        "dependence_weight": 1.0,
+    },
+    "iwae_multipliers": {"inference": "iwae", "multipliers": "learned"},
     # The paper's method, with learned noise; and with multipliers that tune themselves.
     "ncai_learned_noise": {"inference": "ncai", "max_steps": 5000},
     "ncai_multipliers": {
@@ -65,6 +78,12 @@ LEADS: dict[str, dict[str, Any]] = {
         "multipliers": "learned",
     },
 }
+# Which of several held-out rows choose, split by split: size and number of latents.
+CHOSEN_BY_VALIDATION = {
+    "chosen_size": ("one_layer", "quarter", "wide"),
+    "chosen_latents": ("quarter", "two_latents"),
+}
+CONFORMAL = ("conformal",)  # those wrapped in ConformalRegressor
 # Arguments of BNNLVRegressor.
 OURS: dict[str, dict[str, Any]] = {
     "default": {},
@@ -129,8 +148,10 @@ def worker(method: str, dataset: str) -> Worker:
         command = (sys.executable, "-m", "ncai.bench.quality.our_worker")
         given = our_settings(method, dataset)
         grid = our_grid(method, dataset)
-        task = {"method": method, "given": given, "grid": grid}
-        return Worker(command, task, bool(grid), _digest(given, grid))
+        conformal = method in CONFORMAL
+        task = {"method": method, "given": given, "grid": grid, "conformal": conformal}
+        digest = _digest(given, (*grid, "conformal") if conformal else grid)
+        return Worker(command, task, bool(grid), digest)
     file, module, _ = PEERS[method]
     python = _python_with(module)
     if python is None:
@@ -148,6 +169,10 @@ _python_with = functools.cache(python_with)
 def our_settings(method: str, dataset: str) -> dict[str, Any]:
     """Arguments of the estimator; the paper's methods have its networks and units."""
     settings = dict(OURS[method])
+    if settings.get("inference") == "iwae":
+        from ncai.settings import METHOD_PRESETS
+
+        settings = METHOD_PRESETS["default", "marginal"] | settings
     if settings.get("preset") == "paper":
         source = source_of(dataset)
         settings["hidden"] = HIDDEN.get(source, _BOSTON_HIDDEN)
@@ -166,7 +191,7 @@ def our_grid(method: str, dataset: str) -> tuple[dict[str, Any], ...]:
     return grid
 
 
-def _digest(given: dict[str, Any], grid: Sequence[dict[str, Any]]) -> str:
+def _digest(given: dict[str, Any], grid: Sequence[Any]) -> str:
     """Of the settings with the preset filled in: a new default is a new method."""
     from ncai.estimators import BNNLVRegressor
     from ncai.settings import resolve

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from ncai.conformal import ConformalRegressor
 from ncai.estimators import BNNLVRegressor
 
 
@@ -37,16 +38,22 @@ def main(path: str) -> None:
     for split, file in task["files"].items():
         arrays = _load(file)
         started, worked = time.perf_counter(), time.process_time()
-        model = _fit(arrays, task["given"] | (settings or {}), int(split))
+        given = task["given"] | (settings or {})
+        if task.get("conformal"):
+            guarded = _guarded(arrays, given, int(split))
+            model = guarded.estimator_
+        else:
+            guarded = model = _fit(arrays, given, int(split))
         seconds = time.perf_counter() - started
         cpu_seconds = time.process_time() - worked
         predicted = model.predict_dist(arrays["test_inputs"])
         targets = arrays["test_targets"]
-        lower, upper = predicted.interval(0.95)
+        lower, upper = guarded.predict_interval(arrays["test_inputs"], 0.95).T
         _say(
             split=int(split),
             seconds=seconds,
             cpu_seconds=cpu_seconds,
+            held_out=model.held_out_score_,
             log_density=predicted.log_prob(targets),
             crps=predicted.crps(targets),
             mean=predicted.mean(),
@@ -66,6 +73,18 @@ def _fit(arrays: dict[str, np.ndarray], settings: dict, seed: int) -> BNNLVRegre
         valid = {"X_valid": arrays["valid_inputs"], "y_valid": arrays["valid_targets"]}
     model = BNNLVRegressor(**settings, random_state=seed)
     return model.fit(arrays["train_inputs"], arrays["train_targets"], **valid)
+
+
+def _guarded(
+    arrays: dict[str, np.ndarray], settings: dict, seed: int
+) -> ConformalRegressor:
+    """Intervals corrected by the validation part, or by rows that are kept apart."""
+    model = BNNLVRegressor(**settings, random_state=seed)
+    rows = arrays["train_inputs"], arrays["train_targets"]
+    if "valid_inputs" not in arrays:
+        return ConformalRegressor(model, random_state=seed).fit(*rows)
+    valid = arrays["valid_inputs"], arrays["valid_targets"]
+    return ConformalRegressor(model.fit(*rows)).calibrate(*valid)
 
 
 def _validation_nll(arrays: dict[str, np.ndarray], given: dict, point: dict) -> float:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pandas as pd
 
 from ncai.atomic import replacing
-from ncai.bench.quality.problems import DEQUANTISED, INNER, REAL, SYNTHETIC
+from ncai.bench.quality.problems import DEQUANTISED, REAL, SYNTHETIC
 from ncai.bench.quality.store import Store
 from ncai.bench.quality.summary import Results
 from ncai.bench.quality.targets import check_published, check_targets
@@ -34,7 +34,6 @@ def markdown(store: Store, results: Results, judged: str, command: str) -> str:
     real = [name for name in REAL if name in here]
     lattice = [name for name in DEQUANTISED if name in here]
     synthetic = [name for name in SYNTHETIC if name in here]
-    inner = [name for name in INNER if name in here]
     parts = [
         "# Quality beside peers",
         "",
@@ -50,8 +49,6 @@ def markdown(store: Store, results: Results, judged: str, command: str) -> str:
         ("CRPS", real, "crps"),
         ("RMSE", real, "rmse"),
         ("Gap to the oracle, nats", synthetic, "gap"),
-        ("NLL on inner splits, by which the default is chosen", inner, "nll"),
-        ("CRPS on inner splits", inner, "crps"),
     ):
         parts += _scores(store, results, title, sets, metric)
     parts += _means(results, "Coverage of 95 % intervals", real, "coverage", "{:.1%}")

@@ -31,6 +31,7 @@ def score_split(said: Mapping[str, Any], problem: Problem) -> dict[str, Any]:
         "test_rows": len(targets),
         "seconds": said["seconds"],
         "cpu_seconds": said["cpu_seconds"],
+        "held_out": said.get("held_out"),
     }
     if problem.oracle is not None:
         row["gap"] = row["nll"] + problem.oracle
