@@ -344,3 +344,17 @@ def test_the_held_out_score_is_in_the_units_of_y():
     assert model.held_out_score_ == pytest.approx(found, abs=0.02)
     without = BNNLVRegressor(**{**given, "validation_fraction": 0.0}).fit(X, y)
     assert without.held_out_score_ is None
+
+
+@pytest.mark.parametrize("spread", [0.7, 1.4, 4.2])
+@pytest.mark.parametrize("factor", [0.5, 1.0, 8.0])
+def test_a_spread_is_the_integral_over_widths(factor, spread):
+    errors = np.array([0.0, 0.3, 1.0, 5.0])
+    grid = NoiseGrid(np.array([factor, factor]), np.array([0.0, spread]))
+    nodes = grid.nodes()
+    found = grid.at_all(stats.norm.logpdf(errors, 0, nodes[:, None]))
+    np.testing.assert_allclose(found[0], stats.norm.logpdf(errors, 0, factor))
+    normals = stats.norm.ppf((np.arange(20_000) + 0.5) / 20_000)
+    widths = np.maximum(factor * np.exp(0.5 * spread * normals), nodes.min())
+    exact = np.log(stats.norm.pdf(errors, 0, widths[:, None]).mean(axis=0))
+    np.testing.assert_allclose(found[1], exact, rtol=3e-3, atol=1e-3)

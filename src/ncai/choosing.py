@@ -1,6 +1,7 @@
 """Which restarts predict, and how much each counts."""
 
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -8,6 +9,7 @@ import jax
 import numpy as np
 from jaxtyping import Float
 
+from ncai.compilation import num_threads
 from ncai.noise_widths import (
     AS_LEARNED,
     OF_GROUPS,
@@ -206,12 +208,17 @@ def _log_probs(
     found = np.full((len(grid.factors), count, len(rows)), np.nan)
     sizes = (count - sum(added), *added)
     numbers = [number for size in sizes for number in range(size)]  # within its fit
-    for i, number in enumerate(numbers):
+
+    def judge(i: int) -> None:
         own = np.ones(len(rows), bool)
         if folds is not None:
-            own = folds == fold_of(number, folds)
+            own = folds == fold_of(numbers[i], folds)
         part = rows.pick(own)
         found[:, i, own] = log_probs_on_grid(posterior.select(i), part, key, grid)
+
+    judge(0)  # which compiles; the others side by side
+    with ThreadPoolExecutor(num_threads()) as pool:
+        list(pool.map(judge, range(1, count)))
     return found
 
 

@@ -38,6 +38,48 @@ class NoiseGrid:
     factors: Float[np.ndarray, "G"]
     spreads: Float[np.ndarray, "G"]
 
+    def nodes(self) -> Float[np.ndarray, "J"]:
+        """Factors at which densities are computed: all others are mixtures of them."""
+        plain = self.factors[self.spreads == 0]
+        if not self.spreads.any():
+            return plain
+        return np.concatenate([_NODES, plain[~np.isin(plain, _NODES)]])
+
+    def at_all(self, at_nodes: Float[np.ndarray, "J N"]) -> Float[np.ndarray, "G N"]:
+        """Log densities at every width, from those at the nodes."""
+        nodes = self.nodes()
+        found = np.empty((len(self.factors), at_nodes.shape[1]))
+        top = at_nodes.max(axis=0)
+        densities = np.exp(at_nodes[: len(_NODES)] - top)
+        for i, (factor, spread) in enumerate(
+            zip(self.factors, self.spreads, strict=True)
+        ):
+            if spread == 0:
+                found[i] = at_nodes[np.flatnonzero(nodes == factor)[0]]
+            else:
+                with np.errstate(divide="ignore"):
+                    found[i] = np.log(_node_shares(factor, spread) @ densities) + top
+        return found
+
+
+# Half octaves. A width that varies is an integral over these: they lie one standard
+# deviation of the least spread apart, where the trapezoidal rule is all but exact.
+_NODES = 2.0 ** (np.arange(-12, 21) / 2)
+
+
+def _node_shares(factor: float, spread: float) -> Float[np.ndarray, "J"]:
+    """Shares of the nodes where log variances are N(2 log factor, spread^2).
+
+    What lies beyond the first or the last node goes to that.
+    """
+    places = 2 * np.log(_NODES / factor) / spread
+    half = 0.5 * (places[1] - places[0])
+    shares = stats.norm.pdf(places)
+    shares *= 2 * half
+    shares[0] = stats.norm.cdf(places[0] + half)
+    shares[-1] = stats.norm.sf(places[-1] - half)
+    return shares / shares.sum()
+
 
 def _all_pairs(factors, spreads) -> NoiseGrid:
     """With the learned width, factor 1 and spread 0, first."""
@@ -125,21 +167,16 @@ def log_probs_on_grid(
     """Log predictive density of rows at every width, in the units of training."""
     draws = posterior.draw(key, NUM_DRAWS)
     network = posterior.model.network
-    count = len(draws.weights)
-    # Even normals, in an order that has nothing to do with that of the draws.
-    order = np.random.default_rng(0).permutation(count)
-    normals = stats.norm.ppf((order + 0.5) / count)
-    multipliers = grid.factors[:, None] * np.exp(0.5 * np.outer(grid.spreads, normals))
     found = map_mixtures(
         row_statistics.log_prob_at_scales,
         network,
         draws,
-        latent_nodes(count, NUM_LATENT_DRAWS, network.latent_dim),
+        latent_nodes(len(draws.weights), NUM_LATENT_DRAWS, network.latent_dim),
         rows.inputs.astype(np.float32),
         rows.targets.astype(np.float32),
-        np.asarray(multipliers, np.float32),
+        np.asarray(grid.nodes(), np.float32),
     )
-    return found.T
+    return grid.at_all(found.T)
 
 
 def score_rows(posterior: Posterior, rows: Rows, key) -> Float[np.ndarray, "N"]:

@@ -31,12 +31,10 @@ def log_prob(means, noise_std, targets, shared):
 def log_prob_at_scales(means, noise_std, targets, scales):
     """Joint log density at the row's targets, were the noise so many times as wide.
 
-    `scales` [P, S] has a number for each draw, P times.
+    `scales` [P] are P such factors.
     """
     return jax.lax.map(
-        lambda scale: mixture.joint_log_density(
-            means, scale[:, None] * noise_std, targets
-        ),
+        lambda scale: mixture.joint_log_density(means, scale * noise_std, targets),
         scales,
     )
 
