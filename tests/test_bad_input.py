@@ -1,5 +1,8 @@
 """What cannot be is refused before any work, in a sentence that helps."""
 
+from dataclasses import dataclass
+
+import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 import pytest
@@ -58,6 +61,11 @@ ARGUMENTS = [
     ({"inference": "vi"}, ["inference='vi'", "'ncai'", "'hmc_marginal'"]),
     ({"preset": "best"}, ["preset='best'", "'paper'", "'default'"]),
     ({"preset": ["paper"]}, ["preset=['paper']", "'paper'"]),
+    ({"noise_starts": ()}, ["noise_starts=()", "at least one"]),
+    ({"variance_prior": [[1], [2, 3]]}, ["variance_prior=[[1], [2, 3]]", "two pos"]),
+    ({"activation": ["relu"]}, ["activation=['relu']", "'leaky_relu'"]),
+    ({"hidden": True}, ["hidden=True", "whole numbers"]),
+    ({"start": {"weights": np.array(["a"])}}, ["start['weights']", "of numbers"]),
     ({"keep": "all"}, ["keep='all'", "'weighted'"]),
     ({"activation": "step"}, ["activation='step'", "'leaky_relu'"]),
     ({"penalise": "z"}, ["penalise='z'", "'means'", "'samples'"]),
@@ -182,6 +190,9 @@ ROWS = [
     (X[:0], Y[:0], "minimum of 2 is required"),
     (X[:, :0], Y, "0 feature"),
     (X + 1j, Y, "Complex data not supported"),
+    (X.astype("datetime64[s]"), Y, "X holds dates or durations, where numbers"),
+    (X, Y.astype("timedelta64[s]"), "y holds dates or durations, where numbers"),
+    (pd.DataFrame({"a": X[:, 0], "b": pd.Timestamp(0)}), Y, "durations in column 'b'"),
     (X, None, "requires y to be passed"),
     (X, np.stack([Y, Y], 1)[:, :, None], "dim 3"),
 ]
@@ -194,9 +205,12 @@ def test_rows_that_cannot_be(cls, x, y, part):
     with pytest.raises(ValueError) as error:  # noqa: PT011
         cls().fit(x, y)
     assert part in str(error.value)
+    assert "\n" not in str(error.value)
 
 
 NOT_FINITE = [
+    (X, with_value(Y.astype(object), None), "Input y contains NaN in 1 row, first in"),
+    (X, with_value(Y.astype(object), np.inf), "Input y contains infinity in 1 row"),
     (X, with_value(Y, np.nan), "Input y contains NaN in 1 row, first in row 3 (the "),
     (
         np.c_[X, with_value(X, np.inf)],
@@ -235,7 +249,8 @@ def test_values_that_are_not_finite_are_found(x, y, part):
             "Input X_valid contains NaN",
         ),
         ({"X_valid": X, "y_valid": np.c_[Y, Y]}, "y_valid has 2 outputs; y has 1."),
-        ({"sample_weight": -np.ones(40)}, "egative"),
+        ({"sample_weight": -np.ones(40)}, "`sample_weight`: the smallest is -1; none"),
+        ({"sample_weight": ["a"] * 40}, "sample_weight holds what is no number; it"),
         ({"sample_weight": np.zeros(40)}, "zero"),
         ({"sample_weight": np.eye(40)[0]}, "sample_weight is above zero for 1 row;"),
     ],
@@ -281,6 +296,14 @@ PREDICTIONS = [
     (lambda m: m.predict_quantiles(X, 1.5), ["1.5", "strictly between 0 and 1"]),
     (lambda m: m.predict_quantiles(X, [0.5, 0]), ["between 0 and 1"]),
     (lambda m: m.predict_interval(X, level=95), ["level=95", "between 0 and 1"]),
+    (lambda m: m.predict_dist(X).quantile(1e-40), ["q=1e-40", "at least 1e-30"]),
+    (
+        lambda m: m.predict_dist(X).decompose(
+            "entropy", method="nearest_neighbour", k=1.5
+        ),
+        ["k=1.5", "whole number"],
+    ),
+    (lambda m: m.predict_dist(X).sample(1, seed=2**40), ["seed=", "4294967295"]),
     (lambda m: m.sample_y(X, 0), ["n=0", "at least 1"]),
     (lambda m: m.sample_y(X, 1, "a"), ["random_state='a'", "whole number"]),
     (lambda m: m.sample_y(X, 1, -1), ["random_state=-1", "from 0 to"]),
@@ -333,11 +356,81 @@ def test_constants_are_served(x, y, inference):
     assert np.abs(again.mean() - y.mean()) < 2
 
 
-def test_a_constant_column_that_changes_later_says_nothing():
+def test_a_constant_column_that_changes_later_says_nothing(tmp_path):
     x = np.column_stack([X[:, 0], np.full(len(X), 20.0)])
     model = BNNLVRegressor(**TINY_LATENT).fit(x, Y)
     moved = x + np.array([0.0, 100.0])
     np.testing.assert_array_equal(model.predict(moved), model.predict(x))
+    model.save(tmp_path / "m.ncai")
+    again = BNNLVRegressor.load(tmp_path / "m.ncai")
+    np.testing.assert_array_equal(again.predict(moved), model.predict(x))
+
+
+def test_counts_are_checked_when_they_are_set_after_a_fit(model):
+    for value in (0, "x"):
+        model.set_params(n_weight_draws=value)
+        with pytest.raises(ValueError, match=f"n_weight_draws={value!r} must be"):
+            model.predict(X)
+    model.set_params(n_weight_draws=TINY["n_weight_draws"])
+
+
+def test_a_fit_with_bad_options_leaves_no_older_one():
+    model = BNNLVRegressor(**TINY_LATENT).fit(X, Y)
+    with pytest.raises(ValueError, match="keep='all'"):
+        model.set_params(keep="all").fit(X, Y)
+    with pytest.raises(NotFittedError):
+        model.predict(X)
+
+
+def test_refit_with_rows_of_the_users_own_is_told_to_do_nothing():
+    model = BNNLVRegressor(**TINY_LATENT, refit=True)
+    with pytest.warns(UserWarning, match="refit=True does nothing where X_valid is"):
+        model.fit(X, Y, X_valid=X, y_valid=Y)
+
+
+# ----- Networks of the user's own -----------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Wrong:
+    """Linear, but for what is wrong with it."""
+
+    extra: int = 0
+    scalar: bool = False
+    whole: bool = False
+
+    def init(self, key, input_dim, latent_dim, output_dim):
+        del key
+        shape = (input_dim + latent_dim, output_dim + self.extra)
+        return {"w": jnp.zeros(shape, int if self.whole else float)}
+
+    def apply(self, weights, inputs, latents):
+        out = jnp.concatenate([inputs, latents]) @ weights["w"]
+        return out[0] if self.scalar else out
+
+
+@pytest.mark.usefixtures("no_training")
+@pytest.mark.parametrize(
+    ("network", "parts"),
+    [
+        (Wrong(extra=1), ["outputs of shape (2,)", "must be (1,)"]),
+        (Wrong(scalar=True), ["outputs of shape ()", "must be (1,)"]),
+        (Wrong(whole=True), ["weights of type int32", "floats"]),
+    ],
+)
+def test_a_network_that_is_not_one_is_refused(network, parts):
+    with pytest.raises(ValueError) as error:  # noqa: PT011
+        BNNLVRegressor(**TINY_LATENT, network=network).fit(X, Y)
+    assert_helpful(error, "network=Wrong", *parts)
+
+
+@pytest.mark.usefixtures("no_training")
+def test_a_network_that_cannot_be_hashed_is_refused():
+    class Open(Wrong):
+        __hash__ = None  # pyright: ignore
+
+    with pytest.raises(ValueError, match="network=Open must be hashable"):
+        BNNLVRegressor(**TINY_LATENT, network=Open()).fit(X, Y)
 
 
 @pytest.mark.parametrize("unit", [1e200, 1e-200])

@@ -16,6 +16,7 @@ from ncai import (
     BNNLVRegressor,
     BNNRegressor,
     FitFailedError,
+    estimators,
     make_dataset,
     restart_groups,
 )
@@ -910,10 +911,22 @@ def test_ctrl_c_in_the_refit_keeps_the_fit(monkeypatch):
 def test_ctrl_c_in_the_warm_start_leaves_the_estimator_unfitted(monkeypatch):
     model = estimator("ncai")
     monkeypatch.setattr(restart_groups, "run_chunk", Interrupt(at_call=1))
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(KeyboardInterrupt, match="the estimator is not fitted"):
         model.fit(*data())
     with pytest.raises(NotFittedError):
         model.predict(data()[0])
+
+
+def test_ctrl_c_while_latents_are_inferred_leaves_the_estimator_unfitted(monkeypatch):
+    def stop(*_):
+        raise KeyboardInterrupt
+
+    model = estimator("mfvi")
+    monkeypatch.setattr(estimators, "_latents_of", stop)
+    with pytest.raises(KeyboardInterrupt, match="the estimator is not fitted"):
+        model.fit(*data())
+    with pytest.raises(NotFittedError):
+        model.diagnose()
 
 
 def test_a_lost_restart_is_reported_and_left_out():

@@ -373,6 +373,19 @@ def test_ctrl_c_before_the_first_chunk_of_a_later_stage_keeps_the_earlier_one(
         Driver().run(Stage("first", ELBO, max_steps=250), MODEL, DATA, start())
 
 
+def test_ctrl_c_while_a_later_stage_compiles_keeps_the_earlier_one(monkeypatch):
+    driver = Driver()
+    state = driver.run(Stage("first", ELBO, max_steps=250), MODEL, DATA, start())
+
+    def interrupted(*_):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("ncai.optimise.RestartGroups", interrupted)
+    kept = driver.run(Stage("second", ELBO, max_steps=250), MODEL, DATA, state)
+    assert_equal(kept, state)
+    assert driver.stop_reasons[-1] == "second: interrupted after 0 steps"
+
+
 def test_ctrl_c_in_the_warm_start_goes_to_the_caller():
     training = Training(num_restarts=NUM_RESTARTS, max_steps=500, warm_start_steps=500)
     driver = Driver(on_progress=interrupt_after(1))
@@ -438,3 +451,24 @@ def test_the_bar_shows_every_term_of_the_objective(name):
     derived = {"elbo", "log_joint", "log_hyperprior"}
     for term in set(told[-1].terms) - derived:
         assert SHORT_NAMES[term] in line
+
+
+def test_a_chain_whose_start_is_lost_starts_where_another_does(monkeypatch):
+    whole = MeanFieldVI.fit
+
+    def losing_one(self, *arguments):
+        fit = whole(self, *arguments)
+        weights = np.array(fit.posterior.mean.weights)
+        weights[1] = np.nan
+        mean = fit.posterior.mean._replace(weights=weights)
+        alive = np.array([True, False])
+        return replace(fit, posterior=replace(fit.posterior, mean=mean), alive=alive)
+
+    monkeypatch.setattr(MeanFieldVI, "fit", losing_one)
+    training = Training(max_steps=50, warm_start_steps=50)
+    sampler = HMC(num_chains=2, training=training)
+    with pytest.warns(UserWarning, match="1 of 2 chains had a start that became non-"):
+        point, priors = sampler._starts(jax.random.key(0), MODEL, DATA, Driver())
+    assert np.isfinite(point.weights).all()
+    np.testing.assert_array_equal(point.weights[0], point.weights[1])
+    assert np.isfinite(priors.weight_variance)

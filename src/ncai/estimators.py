@@ -1,17 +1,19 @@
 """scikit-learn regressors: `BNNLVRegressor` and `BNNRegressor`."""
 
+import warnings
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
-from sklearn.utils.validation import _check_sample_weight, check_is_fitted
+from sklearn.utils.validation import check_is_fitted
 
 from ncai.compilation import keep_compiled_programs
 from ncai.decomposition import Decomposition
 from ncai.diagnosis import LatentDiagnosis, diagnose_latents
 from ncai.fitting import Rows, fit_scaled, to_data
 from ncai.input_checks import (
+    check_weights,
     given_start,
     new_seed,
     seed_of,
@@ -33,7 +35,7 @@ from ncai.predictive import PredictiveDistribution
 from ncai.progress import progress_bar
 from ncai.quadrature import LARGEST_DIM
 from ncai.rounded import predictive_of
-from ncai.settings import EXACT_IN_LATENTS, resolve
+from ncai.settings import EXACT_IN_LATENTS, resolve, whole_number
 
 
 class BNNLVRegressor(RegressorMixin, BaseEstimator):
@@ -306,18 +308,16 @@ class BNNLVRegressor(RegressorMixin, BaseEstimator):
             X_valid: rows to choose among restarts by, in place of held-out ones.
             y_valid: their targets.
         """
-        settings = resolve(self._settings())
-        seed = new_seed(self.random_state)
         # A fit that fails or is stopped leaves none, rather than that of other data.
         vars(self).pop("posterior_", None)
+        settings = resolve(self._settings())
+        seed = new_seed(self.random_state)
         X, y = validate(self, X, y, ensure_min_samples=2)
         # JAX looks for its cache at the first program: turned on later it misses some.
         keep_compiled_programs()
         weights = np.ones(len(X))
         if sample_weight is not None:
-            weights = _check_sample_weight(
-                sample_weight, X, dtype=np.float64, ensure_non_negative=True
-            )
+            weights = check_weights(sample_weight, X)
         # A row of weight 0 is no row at all.
         used = np.flatnonzero(weights)
         if len(used) < 2:
@@ -342,8 +342,24 @@ class BNNLVRegressor(RegressorMixin, BaseEstimator):
             start = start._replace(latents=start.latents[..., used, :])
         rows = Rows(X[used], targets[used], weights[used])
         valid = self._validation_rows(X_valid, y_valid, targets.shape[1])
-        with progress_bar(bool(self.progress)) as tell:
-            scaling, result = fit_scaled(rows, settings, flat, seed, valid, start, tell)
+        if valid is not None and settings["refit"]:
+            warnings.warn(
+                "refit=True does nothing where X_valid is given: it adds rows that "
+                "fit itself held out.",
+                stacklevel=2,
+            )
+        try:
+            with progress_bar(bool(self.progress)) as tell:
+                scaling, result = fit_scaled(
+                    rows, settings, flat, seed, valid, start, tell
+                )
+            training_rows = scaling.apply(rows).pick(result.train_index)
+            latents = _latents_of(result.posterior, training_rows, seed)
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt(
+                "stopped by Ctrl-C before the fit was whole: the estimator is not "
+                "fitted."
+            ) from None
         settings["target_transform"] = scaling.transform.name
         settings["rounding_steps"] = tuple(scaling.lattice.step.tolist())
 
@@ -352,7 +368,6 @@ class BNNLVRegressor(RegressorMixin, BaseEstimator):
         self.settings_ = settings
         self.scaling_ = scaling
         self.single_output_ = single
-        self.posterior_ = result.posterior
         self.train_index_ = used[result.train_index]
         self.restart_scores_ = result.scores
         self.score_name_ = result.score_name
@@ -365,8 +380,9 @@ class BNNLVRegressor(RegressorMixin, BaseEstimator):
         self.n_iter_ = result.fit.num_steps
         self.sampler_report_ = result.fit.sampler
         self.fit_seconds_ = result.seconds
-        self.training_rows_ = scaling.apply(rows).pick(result.train_index)
-        self.latent_posterior_ = self._latents_of(self.training_rows_)
+        self.training_rows_ = training_rows
+        self.latent_posterior_ = latents
+        self.posterior_ = result.posterior  # last: with it the estimator is fitted
         return self
 
     def __sklearn_is_fitted__(self) -> bool:
@@ -380,7 +396,8 @@ class BNNLVRegressor(RegressorMixin, BaseEstimator):
         if self.network is None:
             widths = np.atleast_1d(np.asarray(settings["hidden"], object))
             if widths.ndim > 1 or not all(
-                isinstance(width, int | np.integer) for width in widths
+                isinstance(width, int | np.integer) and not isinstance(width, bool)
+                for width in widths
             ):
                 raise ValueError(
                     f"hidden={settings['hidden']!r} must be a list of whole numbers."
@@ -417,15 +434,6 @@ class BNNLVRegressor(RegressorMixin, BaseEstimator):
             )
         return Rows(np.asarray(X_valid), targets, np.ones(len(X_valid)))
 
-    def _latents_of(self, rows: Rows) -> LatentPosterior | None:
-        if self.posterior_.model.network.latent_dim == 0:
-            return None
-        mean, std = self.posterior_.latent_moments()
-        if len(mean) == len(rows):
-            return LatentPosterior(np.asarray(mean, float), np.asarray(std, float))
-        # A sampler of W alone has no z of its own.
-        return infer_latents(self.posterior_, to_data(rows), len(rows), self.seed_)
-
     # ----- Predicting -----------------------------------------------------------------
 
     def prepare_table(self, table):
@@ -443,8 +451,9 @@ class BNNLVRegressor(RegressorMixin, BaseEstimator):
 
         check_is_fitted(self)
         X = validate(self, X, reset=False)
-        network, num_draws = self.posterior_.model.network, int(self.n_weight_draws)
-        num_latent = int(self.n_latent_draws)
+        network = self.posterior_.model.network
+        num_draws = whole_number("n_weight_draws", self.n_weight_draws)
+        num_latent = whole_number("n_latent_draws", self.n_latent_draws)
         warn_if_large(
             "This prediction",
             prediction_bytes(network, len(X), num_draws, num_latent),
@@ -649,3 +658,13 @@ class BNNLVRegressor(RegressorMixin, BaseEstimator):
         tags.target_tags.multi_output = True
         tags.non_deterministic = False
         return tags
+
+
+def _latents_of(posterior, rows: Rows, seed: int) -> LatentPosterior | None:
+    if posterior.model.network.latent_dim == 0:
+        return None
+    mean, std = posterior.latent_moments()
+    if len(mean) == len(rows):
+        return LatentPosterior(np.asarray(mean, float), np.asarray(std, float))
+    # A sampler of W alone has no z of its own.
+    return infer_latents(posterior, to_data(rows), len(rows), seed)

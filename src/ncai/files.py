@@ -340,8 +340,8 @@ def _check_shapes(path, arrays: dict, posterior: str, network: FlatNetwork) -> N
 
 def _check_finite(path, arrays: dict) -> None:
     for name, array in arrays.items():
-        # A transform may go on without bound.
-        boundless = name in ("target_lower", "target_upper")
+        # A transform may go on without bound, and a constant input has no scale.
+        boundless = name in ("target_lower", "target_upper", "input_scale")
         if np.isnan(array).any() or not (boundless or np.isfinite(array).all()):
             raise ModelFileError(f"{path} is damaged: {name} holds NaN or infinity.")
 

@@ -5,7 +5,7 @@ import warnings
 
 import numpy as np
 from sklearn.utils import check_random_state
-from sklearn.utils.validation import validate_data
+from sklearn.utils.validation import _check_sample_weight, validate_data
 
 from ncai.networks import FlatNetwork
 from ncai.types import Unknowns
@@ -29,8 +29,13 @@ def given_start(start, network: FlatNetwork, num_rows: int) -> Unknowns | None:
                 "init makes it."
             ) from None
     shape = (num_rows, network.latent_dim)
-    weights = np.asarray(weights, np.float64)
-    latents = np.asarray(start.get("latents", np.zeros(shape)), np.float64)
+    try:
+        weights = np.asarray(weights, np.float64)
+        latents = np.asarray(start.get("latents", np.zeros(shape)), np.float64)
+    except (TypeError, ValueError):
+        raise ValueError(
+            "start['weights'] and start['latents'] must be arrays of numbers."
+        ) from None
     if weights.ndim not in (1, 2) or weights.shape[-1] != network.num_weights:
         raise ValueError(
             f"start['weights'] has shape {weights.shape}; it must be "
@@ -54,16 +59,26 @@ def validate(estimator, X, y="no_validation", *, names=("X", "y"), **options):
     """scikit-learn's checks of X, and of y if given; says where there is no number."""
     if isinstance(y, str) and getattr(estimator, "table_", None):
         _refuse_raw_table(estimator, X)
-    if not isinstance(y, str):
+    with_targets = not isinstance(y, str)
+    if with_targets:
         options |= {"multi_output": True, "y_numeric": True}
+    for values, name in ((X, names[0]), (y if with_targets else None, names[1])):
+        _refuse_dates(values, name)
     try:
         checked = validate_data(estimator, X, y, dtype=np.float64, **options)
-        if isinstance(y, str):
+        if not with_targets:
             return checked
-        return checked[0], np.asarray(checked[1], np.float64)
+        targets = np.asarray(checked[1], np.float64)
+        if not np.isfinite(targets).all():  # scikit-learn does not look into objects
+            kind = "NaN" if np.isnan(targets).any() else "infinity"
+            raise ValueError(f"Input y contains {kind}")
+        return checked[0], targets
     except ValueError as error:
         if str(error).startswith("could not convert string to float"):
             raise ValueError(_holds_text(X, y, names)) from None
+        for start, sentence in _IN_ONE_SENTENCE.items():
+            if str(error).startswith(start):
+                raise ValueError(sentence.format(names[0])) from None
         found = re.match(r"Input (X|y) contains (NaN|infinity)", str(error))
         if found is None:
             raise
@@ -85,6 +100,49 @@ def _refuse_raw_table(estimator, X) -> None:
         "this model was made by `ncai fit`, and takes the columns that it made of its "
         "table: give it `model.prepare_table(X)` in place of X."
     )
+
+
+# What scikit-learn says over many lines, with the array in it.
+_IN_ONE_SENTENCE = {
+    "Expected 2D array, got 1D": "Expected 2D array, got 1D array as {0}: rows and "
+    "columns are needed. Reshape your data, by {0}.reshape(-1, 1) if it is one column.",
+    "Expected 2D array, got scalar": "Expected 2D array, got a single number as {0}. "
+    "Reshape your data into rows and columns.",
+    "Complex data not supported": "Complex data not supported: every value of {0} and "
+    "y must be a real number.",
+}
+
+
+def _refuse_dates(values, name: str) -> None:
+    """Dates and durations are no numbers, though they can be turned into some."""
+    if hasattr(values, "dtypes") and hasattr(values, "columns"):
+        kinds = dict(values.dtypes.items())
+    else:
+        kinds = {None: getattr(values, "dtype", None)}
+    for label, dtype in kinds.items():
+        if getattr(dtype, "kind", "") in ("m", "M"):
+            place = "" if label is None else f" in column {label!r}"
+            raise ValueError(
+                f"{name} holds dates or durations{place}, where numbers must be; "
+                "TablePreparer turns columns of dates into numbers."
+            )
+
+
+def check_weights(sample_weight, X) -> np.ndarray:
+    """How often each row counts."""
+    try:
+        values = np.asarray(sample_weight, np.float64)
+    except (TypeError, ValueError):
+        raise ValueError(
+            "sample_weight holds what is no number; it must be one number for each "
+            "row, none below 0."
+        ) from None
+    if values.size and (values < 0).any():
+        raise ValueError(
+            "Negative values in data passed to `sample_weight`: the smallest is "
+            f"{values.min():g}; none may be below 0."
+        )
+    return _check_sample_weight(sample_weight, X, dtype=np.float64)
 
 
 def _holds_text(X, y, names: tuple[str, str]) -> str:

@@ -61,7 +61,7 @@ class MLP:
     latent_layer: str = "first"
 
     def __post_init__(self):
-        if self.activation not in ACTIVATIONS:
+        if str(self.activation) not in ACTIVATIONS:
             raise ValueError(
                 f"activation={self.activation!r} is not known; "
                 f"choose one of {sorted(ACTIVATIONS)}."
@@ -128,6 +128,31 @@ class MLP:
         return out
 
 
+def _check_network(network, shapes, input_dim: int, latent_dim: int, output_dim: int):
+    """Refuse a network that is not what `Network` says, before it is trained."""
+    name = type(network).__name__
+    try:
+        hash(network)
+    except TypeError:
+        raise ValueError(
+            f"network={name} must be hashable, as a frozen dataclass is."
+        ) from None
+    for leaf in jax.tree.leaves(shapes):
+        if not jnp.issubdtype(leaf.dtype, jnp.floating):
+            raise ValueError(
+                f"network={name} has weights of type {leaf.dtype}; all must be floats."
+            )
+    one = jax.eval_shape(
+        network.apply, shapes, jnp.zeros(input_dim), jnp.zeros(latent_dim)
+    )
+    found = getattr(one, "shape", None)
+    if found != (output_dim,):
+        raise ValueError(
+            f"network={name} gives outputs of shape {found} for one row; it must be "
+            f"({output_dim},), a number for each column of y."
+        )
+
+
 class FlatNetwork:
     """A network seen through one flat weight vector, as inference uses it.
 
@@ -143,6 +168,7 @@ class FlatNetwork:
             lambda: network.init(jax.random.key(0), input_dim, latent_dim, output_dim)
         )
         leaves, self._treedef = jax.tree.flatten(shapes)
+        _check_network(network, shapes, input_dim, latent_dim, output_dim)
         self._shapes = tuple(leaf.shape for leaf in leaves)
         self._sizes = tuple(int(leaf.size) for leaf in leaves)
         self.num_weights = sum(self._sizes)

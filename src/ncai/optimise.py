@@ -162,8 +162,9 @@ class Driver:
         plateau = _PlateauWatch(stage, num_restarts, _num_rows(data))
         # A cosine schedule comes to its end: nothing was cut off.
         step, reason = 0, "step limit" if stage.schedule == "constant" else "done"
-        groups = RestartGroups(stage, model, data, state)
+        groups = None
         try:
+            groups = RestartGroups(stage, model, data, state)  # which may compile
             while step < stage.max_steps:
                 num_steps = min(CHUNK_STEPS, stage.max_steps - step)
                 summary = groups.run(plateau.rates, step, num_steps)
@@ -192,9 +193,10 @@ class Driver:
             self.interrupted = True
             reason = "interrupted"
         finally:
-            groups.close()
+            if groups is not None:
+                groups.close()
         self.stop_reasons.append(f"{stage.name}: {reason} after {step} steps")
-        return groups.state()
+        return state if groups is None else groups.state()
 
     def _record(self, stage: Stage, step: int, summary: ChunkSummary) -> None:
         value = np.asarray(summary.value)

@@ -15,6 +15,8 @@ from ncai.networks import FlatNetwork
 from ncai.row_map import map_mixtures
 from ncai.types import WeightDraws
 
+SMALLEST_TAIL = 1e-30  # probabilities are 32-bit numbers
+
 
 class PredictiveDistribution:
     """The predictive distributions of N rows, in the units of y.
@@ -203,6 +205,8 @@ class PredictiveDistribution:
                 f"q={q!r} must be a number, or a list of numbers, strictly between 0 "
                 "and 1."
             )
+        if (levels < SMALLEST_TAIL).any():
+            raise ValueError(f"q={q!r} must be at least {SMALLEST_TAIL:g}.")
         flat = levels.reshape(-1)
         side = np.where(flat <= 0.5, 1.0, -1.0)
         tails = np.stack([np.minimum(flat, 1 - flat), side], -1).astype(np.float32)
@@ -357,6 +361,7 @@ class PredictiveDistribution:
             return Decomposition(aleatoric + epistemic, aleatoric, epistemic)
         if method == "nearest_neighbour":
             num_latent = 256 if num_latent_draws is None else num_latent
+            k = _count("k", k)
             if not 0 < k < num_latent:
                 raise ValueError(
                     f"k={k!r} must be at least 1 and less than the {num_latent} "
@@ -457,9 +462,9 @@ def _count(name: str, value: int) -> int:
 def _seed(value: int | None) -> int:
     if value is None:
         return 0
-    if not _is_whole(value) or not 0 <= value < 2**63:
+    if not _is_whole(value) or not 0 <= value < 2**32:  # JAX keeps no more
         raise ValueError(
-            f"seed={value!r} must be a whole number of at least 0, or None."
+            f"seed={value!r} must be a whole number from 0 to {2**32 - 1}, or None."
         )
     return int(value)
 

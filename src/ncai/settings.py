@@ -221,7 +221,8 @@ def check(s: Mapping[str, Any]) -> None:
     )
     for name in ("variance_prior", "noise_prior"):
         value = s[name]
-        if np.shape(value) != (2,) or not all(_is_number(v) and v > 0 for v in value):
+        two = isinstance(value, list | tuple | np.ndarray) and len(value) == 2
+        if not two or not all(_is_number(v) and v > 0 for v in value):
             raise ValueError(
                 f"{name}={value!r} must be two positive numbers: the shape and scale "
                 "of an inverse-gamma distribution."
@@ -244,8 +245,11 @@ def check(s: Mapping[str, Any]) -> None:
             "them."
         )
     starts = s["noise_starts"]
-    if np.ndim(starts) != 1 or not all(_is_number(v) and v > 0 for v in starts):
-        raise ValueError(f"noise_starts={starts!r} must be a list of positive numbers.")
+    listed = isinstance(starts, list | tuple | np.ndarray) and len(starts) > 0
+    if not listed or not all(_is_number(v) and v > 0 for v in starts):
+        raise ValueError(
+            f"noise_starts={starts!r} must be a list of positive numbers, at least one."
+        )
     variational = s["inference"] in ("mfvi", "ncai0", "ncai", "marginal", "iwae")
     if isinstance(s["start"], str):
         _one_of("start", s["start"], STARTS)
@@ -435,6 +439,12 @@ def _is_number(value: Any) -> bool:
         and not isinstance(value, bool)
         and not math.isnan(value)
     )
+
+
+def whole_number(name: str, value: Any) -> int:
+    """A count, checked: arguments may be set after a fit too."""
+    _whole(name, value, 1)
+    return int(value)
 
 
 def _whole(name: str, value: Any, least: int, other: str = "") -> None:

@@ -218,12 +218,12 @@ def starting_state(
         model,
         point,
         priors,
-        training.noise_starts,
-        training.fixed_noise,
+        np.asarray(training.noise_starts, float),
+        np.asarray(training.fixed_noise, float),
     )
 
 
-@jax.jit(static_argnames=("noise_starts", "fixed_noise"), compiler_options=RUN_ONCE)
+@jax.jit(compiler_options=RUN_ONCE)
 def _starting_state(
     keys, model, point, priors, noise_starts, fixed_noise
 ) -> TrainState:
@@ -231,16 +231,16 @@ def _starting_state(
     count = point.weights.shape[0]
 
     def in_turn(values, like):
-        values = jnp.asarray(values)[jnp.arange(count) % len(values)]
+        values = values[jnp.arange(count) % len(values)]
         return jnp.broadcast_to(values[:, None], like.shape).astype(like.dtype)
 
-    if model.noise_is_unknown and noise_starts:
-        log_noise = in_turn(np.log(noise_starts), point.log_noise_var)
+    if model.noise_is_unknown and noise_starts.size:
+        log_noise = in_turn(jnp.log(noise_starts), point.log_noise_var)
         point = point._replace(log_noise_var=log_noise)
     q = jax.vmap(lambda k, p: mean_field_at(k, model, p))(
         jax.random.split(scale_key, count), point
     )
-    if model.noise_variance.mode == "fixed" and fixed_noise:
+    if model.noise_variance.mode == "fixed" and fixed_noise.size:
         priors = priors._replace(
             noise_variance=in_turn(fixed_noise, priors.noise_variance)
         )

@@ -107,12 +107,16 @@ class HMC(Inference):
         )
         fit = method.fit(key, model, data, driver)
         if not fit.alive.all():
-            raise RuntimeError(
+            warnings.warn(
                 f"{(~fit.alive).sum()} of {self.num_chains} chains had a start that "
-                "became non-finite: try a smaller learning_rate."
+                "became non-finite: they start where others do. A smaller "
+                "learning_rate may keep them apart.",
+                stacklevel=2,
             )
         posterior = fit.posterior
         assert isinstance(posterior, GaussianPosterior)
+        living = np.flatnonzero(fit.alive)
+        posterior = posterior.select(living[np.arange(self.num_chains) % len(living)])
         if self.start is not None:
             point = stack_starts(self.start, self.num_chains, model)
         else:
