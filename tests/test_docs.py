@@ -1,11 +1,16 @@
 """Every Python block of the documentation runs, page by page, as a reader would."""
 
+import contextlib
 import re
+import shlex
 import warnings
 from pathlib import Path
+from typing import Any
 
 import pytest
+import typer
 
+from ncai import cli
 from real_sets import real_data
 
 DOCS = Path(__file__).parents[1] / "docs"
@@ -13,7 +18,8 @@ BLOCK = re.compile(r"^```python\n(.*?)^```$", re.S | re.M)
 PAGES = sorted(
     page.name for page in DOCS.glob("*.md") if BLOCK.search(page.read_text())
 )
-NEED_REAL_DATA = ("tutorial.md",)
+NEED_REAL_DATA = ("datasets.md", "tutorial.md")
+SHELL_BLOCK = re.compile(r"^```(?:sh|bash|console)?\n(.*?)^```$", re.S | re.M)
 
 
 def run_page(name: str) -> int:
@@ -44,6 +50,34 @@ def test_the_code_on_real_data_runs(name, short_fits, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MPLBACKEND", "Agg")
     assert run_page(name) >= 1
+
+
+def commands_of(text: str) -> list[list[str]]:
+    """The calls of `ncai` in blocks without a language or of a shell."""
+    lines = "\n".join(SHELL_BLOCK.findall(text)).replace("\\\n", " ").splitlines()
+    return [
+        shlex.split(line.split("|")[0].split(" > ")[0], comments=True)[1:]
+        for line in lines
+        if line.startswith("ncai ")
+    ]
+
+
+@pytest.mark.parametrize("page", sorted(DOCS.glob("*.md")), ids=lambda page: page.name)
+def test_commands_of_a_page_exist_with_their_options(page):
+    """Parsed, not run: what they do is tested elsewhere."""
+    for words in commands_of(page.read_text()):
+        command: Any = typer.main.get_command(cli.app)
+        while words and words[0] in getattr(command, "commands", ()):
+            name, *words = words
+            command = command.commands[name]
+        with contextlib.suppress(typer.Exit):  # of --version
+            command.make_context("ncai", list(words))
+
+
+def test_a_wrong_option_on_a_page_is_seen(tmp_path):
+    (tmp_path / "bad.md").write_text("```\nncai fit a.csv --targt y\n```\n")
+    with pytest.raises(Exception, match="No such option"):
+        test_commands_of_a_page_exist_with_their_options(tmp_path / "bad.md")
 
 
 def test_no_page_is_left_out():

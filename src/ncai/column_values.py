@@ -219,5 +219,5 @@ def _refusal(column: pd.Series, wrong: np.ndarray, right: str) -> str:
     row = int(row) + 1 if isinstance(row, int | np.integer) else row
     return (
         f"column {column.name!r} holds {str(column.iloc[place])!r} in row {row}; it "
-        f"must hold {right} only, or be left out."
+        f"must hold {right} only."
     )

@@ -11,7 +11,12 @@ EXIT_INTERRUPTED = 130
 _TABLE_HELP = "Table: .csv, .tsv (also .gz) or .parquet; - is standard input."
 Data = Annotated[str, typer.Argument(help=_TABLE_HELP, metavar="DATA")]
 Model = Annotated[
-    Path, typer.Argument(help="File written by `ncai fit`.", metavar="MODEL")
+    Path,
+    typer.Argument(
+        help="File written by `ncai fit`.",
+        metavar="MODEL",
+        readable=False,  # we say it in a sentence of our own
+    ),
 ]
 Target = Annotated[str, typer.Option(help="Column to predict.", metavar="COL")]
 Features = Annotated[

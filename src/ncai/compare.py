@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from ncai.atomic import replacing
+from ncai.column_notes import tell_surprises
 from ncai.evaluation import MAIN_SCORES, average_scores, row_scores
 from ncai.peers.base import Predictions
 from ncai.peers.registry import installed_peers
@@ -99,9 +100,12 @@ def compare_table(
         kept = np.setdiff1d(order, held)
         try:
             preparer = TablePreparer().fit(frame.iloc[kept][names])
-            inputs = preparer.prepare(frame[names])[0].to_numpy()
+            prepared, new = preparer.prepare(frame[names])
+            inputs = prepared.to_numpy()
         except ValueError as error:
             raise TableError(f"{table_name(path)}: {error}") from None
+        for sentence in tell_surprises(new):
+            tell(f"Fold {number} of {folds}: {sentence}")
         for method in methods:
             tell(f"Fold {number} of {folds}: {method.name}")
             found = _one_fit(method, inputs, targets, kept, held)

@@ -78,6 +78,8 @@ def run_demo(
         tell: called with one line before each piece of work.
     """
     out = Path(out)
+    if out.exists() and not out.is_dir():
+        raise ValueError(f"--out {out} is a file; name a folder.")
     out.mkdir(parents=True, exist_ok=True)
     for name in (PICTURE, REPORT):
         check_writable(out / name)

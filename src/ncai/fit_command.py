@@ -68,7 +68,7 @@ def run_fit(request: FitRequest, console, tell: Callable[[str], None]) -> bool:
         console.print(title, style="bold", highlight=False)
         console.print(model_tables.column_table(preparer.notes_))
         console.print()
-    for sentence in preparer.warnings_:
+    for sentence in (*preparer.warnings_, *tables.surprises):
         tell(f"Warning: {sentence}")
     model = table_fit.fit_model(tables, request.settings)
     table: Any = model.table_

@@ -147,6 +147,7 @@ METHOD_PRESETS: dict[tuple[str, str], dict[str, Any]] = {
         "temperature": (0.001, 0.1),
         "noise_starts": (0.1,),
         "target_transform": "auto",
+        "latent_variance": 4.0,  # wide: f starts out steep in z
         "rounding": "auto",
         "tune_noise": True,
         "keep": "weighted",

@@ -126,6 +126,8 @@ def fit(
     test_rows = options.parse_rows(test, "--test")
     inputs = [Path(data)] if data != "-" else []
     inputs += [rows for rows in (valid_rows, test_rows) if isinstance(rows, Path)]
+    if str(out) == "-":
+        raise ValueError("--out - is no file: a model is written to a file of its own.")
     options.check_output(out, force, inputs)
     if report is not None:
         options.check_ending(report, (".html", ".htm"), "--report")
@@ -235,7 +237,7 @@ def compare(
     chosen, missing = work.choose_methods(wanted, settings, seed)
     note = missing_sentence(missing) if missing else ""
     if not chosen:
-        raise ValueError(f"none of the --methods is installed. {note}")
+        raise ValueError(note or "--methods names none; give one or more, with commas.")
     try:
         results = work.compare_table(
             data, target, columns, chosen, folds, seed, tell, note

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
+from ncai.column_notes import Surprise, tell_surprises
 from ncai.table_columns import numbers, require_columns, table_name
 from ncai.table_io import TableError, read_table
 from ncai.table_options import in_options
@@ -47,6 +48,7 @@ class FitTables:
     train: TableRows
     valid: TableRows | None
     test: TableRows | None
+    surprises: tuple[str, ...] = ()  # sentences on what other rows have that is new
 
 
 def load_tables(
@@ -68,35 +70,37 @@ def load_tables(
         raise TableError(
             f"{table_name(path)} has {count}; at least {FEWEST_ROWS} are needed."
         )
-    test_frame, held = None, np.arange(0)
-    if isinstance(test, Path):
-        test_frame = _read_more(test, wanted)
-    else:
+    held = np.arange(0)
+    if not isinstance(test, Path):
         held = choose_test_rows(len(frame), test, seed)
-        if len(held):
-            test_frame = frame.iloc[held]
     train_frame = frame.drop(index=held)
     train_inputs: Any = train_frame[names]
     preparer = _fit_preparer(train_inputs, path)
+    surprises: list[str] = []
 
     def prepared(rows: pd.DataFrame, source: str | Path) -> TableRows:
-        inputs = prepare_inputs(preparer, rows, source)
+        inputs, found = prepare_inputs(preparer, rows, source)
+        surprises.extend(f"{table_name(source)}: {s}" for s in tell_surprises(found))
         return TableRows(rows, inputs, numbers(rows.loc[:, target], source))
+
+    def other_file(source: Path) -> TableRows:
+        rows = read_table(source, preparer.text_columns)
+        require_columns(rows, wanted, source)
+        return prepared(rows, source)
 
     train = TableRows(
         train_frame,
-        prepare_inputs(preparer, train_frame, path),
+        prepare_inputs(preparer, train_frame, path)[0],
         np.delete(targets, held),
     )
-    return FitTables(
-        preparer,
-        target,
-        train,
-        prepared(_read_more(valid, wanted), valid) if isinstance(valid, Path) else None,
-        None
-        if test_frame is None
-        else prepared(test_frame, test if isinstance(test, Path) else path),
-    )
+    test_rows = None
+    if isinstance(test, Path):
+        test_rows = other_file(test)
+    elif len(held):
+        test_rows = prepared(frame.iloc[held], path)
+    valid_rows = other_file(valid) if isinstance(valid, Path) else None
+    told = tuple(surprises)
+    return FitTables(preparer, target, train, valid_rows, test_rows, told)
 
 
 def choose_columns(
@@ -134,10 +138,13 @@ def choose_test_rows(num_rows: int, share: float, seed: int) -> np.ndarray:
 
 def prepare_inputs(
     preparer: TablePreparer, rows: pd.DataFrame, path: str | Path
-) -> pd.DataFrame:
-    """Columns of numbers; what cannot be one is said with the name of the file."""
+) -> tuple[pd.DataFrame, list[Surprise]]:
+    """Columns of numbers, and what is new in them.
+
+    What cannot be a number is said with the name of the file.
+    """
     try:
-        return preparer.prepare(rows)[0]
+        return preparer.prepare(rows)
     except ValueError as error:
         raise TableError(f"{table_name(path)}: {error}") from None
 
@@ -221,12 +228,6 @@ def diagnose_if_possible(model: "BNNLVRegressor"):
     if latents is None or len(latents.mean) < FEWEST_ROWS:
         return None
     return model.diagnose()
-
-
-def _read_more(path: Path, names: Sequence[str]) -> pd.DataFrame:
-    frame = read_table(path)
-    require_columns(frame, names, path)
-    return frame
 
 
 def _fit_preparer(frame: pd.DataFrame, path: str | Path) -> TablePreparer:

@@ -44,9 +44,9 @@ class TableError(ValueError):
 # ----- Reading ------------------------------------------------------------------------
 
 
-def read_table(path: str | Path) -> pd.DataFrame:
+def read_table(path: str | Path, text_columns: Collection[str] = ()) -> pd.DataFrame:
     """All columns of a table with a header line; what is in them is not checked."""
-    (frame,) = read_chunks(path, num_rows=None)
+    (frame,) = read_chunks(path, None, text_columns)
     return frame
 
 
@@ -227,7 +227,7 @@ def _parquet_pieces(
         for batch in file.iter_batches(batch_size=num_rows):
             yield batch.to_pandas()
     except (pyarrow.ArrowException, OSError) as error:
-        reason = " ".join(str(error).split()).rstrip(".")
+        reason = " ".join(str(error).split()).split(". ")[0].rstrip(".")
         raise TableError(f"{name} cannot be read as Parquet: {reason}.") from None
 
 

@@ -252,7 +252,7 @@ def _distinct_outputs(
     seen: dict[bytes, str] = {}
     outputs: dict[str, list[str]] = {}
     for name, plan in plans.items():
-        kept, twin = [], None
+        kept, twin, parts_gone = [], None, {}
         for part, values in plan.values(frame.loc[:, name]).items():
             # A table of one row has nothing that varies, and is used as it is.
             if len(values) > 1 and np.ptp(values) == 0:
@@ -261,13 +261,22 @@ def _distinct_outputs(
             code = (values + 0.0).tobytes()
             if code in seen:
                 twin = twin or seen[code]
+                parts_gone[part] = seen[code]
             else:
                 seen[code] = name
                 kept.append(part)
         if kept:
             outputs[name] = kept
-        elif twin is not None:
+            mark = f"{name} missing"
+            if mark in parts_gone:
+                notes[name] = notes[name].replace(
+                    f"marked in '{mark}'",
+                    f"in the same rows as {quoted(parts_gone[mark])}",
+                )
+        elif twin is not None and frame.loc[:, name].equals(frame.loc[:, twin]):
             notes[name] = f"dropped: the same as {quoted(twin)} in every row"
+        elif twin is not None:
+            notes[name] = f"dropped: it tells nothing that {quoted(twin)} does not"
         else:
             notes[name] = "dropped: it has the same value in every row"
     return outputs

@@ -141,13 +141,14 @@ def _round_the_cycle(name: str, cycle: str, num: int) -> FeatureAxis:
         ticks = [(hour / 24, f"{hour}:00") for hour in range(0, 25, 6)]
         labels = [f"{int(24 * p)}:{int(1440 * p) % 60:02d}" for p in places]
     elif cycle == "week":
-        ticks = [(day + 0.5, name_) for day, name_ in enumerate(_WEEKDAYS)]
+        # A date without a time lies at the beginning of its day.
+        ticks = [(float(day), name_) for day, name_ in enumerate(_WEEKDAYS)]
         labels = [_WEEKDAYS[int(p)] for p in places]
     else:
         labels = [f"{day.day} {day:%b}" for day in map(_day_of_year, places)]
         starts = [date(2001, month, 1) for month in range(1, 13, 2)]
         ticks = [(float((day - _FIRST_DAY).days), f"{day:%b}") for day in starts]
-    axis = Axis(0.0, length, name, ticks)
+    axis = Axis(-0.5 if cycle == "week" else 0.0, length, name, ticks)
     return FeatureAxis(axis, places, settings, labels, False, place)
 
 

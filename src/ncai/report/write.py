@@ -61,6 +61,8 @@ def content(inputs: ReportInputs) -> dict[str, Any]:
     explorers = [noise.explorer(subject, one, titles) for one in densities]
     columns, columns_left_out = facts.column_table(subject)
     most_important = None if importance is None else importance.first()
+    # Scores that are handed in are of all rows, the pictures of some if they are many.
+    num_scored = subject.num_judged_from if inputs.scores else len(subject.judged)
     script = _text("report.js")
     return {
         "subject": subject,
@@ -74,7 +76,8 @@ def content(inputs: ReportInputs) -> dict[str, Any]:
         "columns": columns,
         "columns_left_out": columns_left_out,
         "quality": found,
-        "scores": score_rows(found.scores, len(subject.judged)),
+        "scores": score_rows(found.scores, num_scored),
+        "num_scored": num_scored,
         "importance": noise.importance_rows(importance),
         "most_important": most_important,
         "explorers": explorers,
