@@ -33,7 +33,7 @@ test-slow: setup
 
 # Speed, beside peers where `make peers` has installed them.
 bench: setup
-	$(BIN)/ncai bench --full --out results/bench/speed.json
+	$(BIN)/ncai bench --full --force --out results/bench/speed.json
 
 # Peers have an environment of their own: their pins need not agree with ours.
 peers: $(VENV)-peers/.ready

@@ -290,6 +290,27 @@ def test_fit_refuses_a_place_it_cannot_write(data, tmp_path, monkeypatch):
     assert refused(result, sentence)
 
 
+def test_places_and_lists_that_cannot_be_are_told(data, tmp_path, monkeypatch):
+    there = tmp_path / "there.json"
+    there.write_text("mine")
+    demo = run("demo", "--out", there)
+    assert refused(demo, "there.json is a file; name a folder.")
+    fit = run("fit", data, "--target", "y", "--out", "-")
+    assert refused(fit, "--out - is no file")
+    compare = run("compare", data, "--target", "y", "--methods", "")
+    assert refused(compare, "--methods names none; give one or more")
+    assert refused(run("bench", "--out", there), "there.json exists; use --force")
+    assert there.read_text() == "mine"
+
+    def forbid(*_, **__):
+        raise PermissionError(13, "Permission denied", "secret.ncai")
+
+    (tmp_path / "secret.ncai").write_bytes(b"")
+    monkeypatch.setattr("ncai.model_header.Path.open", forbid)
+    secret = run("inspect", tmp_path / "secret.ncai")
+    assert refused(secret, "secret.ncai: Permission denied.")
+
+
 def test_python_predicts_what_the_command_does(trained, table):
     folder, _ = trained
     model = BNNLVRegressor.load(folder / "m.ncai")

@@ -90,6 +90,32 @@ def test_test_rows(num_rows, share, count):
     assert len(np.unique(rows)) == count
 
 
+def test_other_files_are_read_as_the_training_rows_were(tmp_path):
+    rng = np.random.default_rng(0)
+    codes = np.array(["01", "02", "AB"])[np.arange(60) % 3]
+    prices = [f"{v:.3f}".replace(".", ",") for v in rng.uniform(1, 9, size=60)]
+    prices[0] = "2.500,5"  # so the point is one of thousands
+    frame = pd.DataFrame({"code": codes, "price": prices, "y": rng.normal(size=60)})
+    frame.to_csv(tmp_path / "train.tsv", index=False, sep="\t")
+    other = frame.iloc[:4].assign(code=["01", "02", "01", "02"], price=["2.500"] * 4)
+    other.to_csv(tmp_path / "other.tsv", index=False, sep="\t")
+    new = other.assign(code="zz")
+    new.to_csv(tmp_path / "new.tsv", index=False, sep="\t")
+
+    def load(file):
+        files = tmp_path / file, tmp_path / file
+        return table_fit.load_tables(
+            tmp_path / "train.tsv", "y", None, None, *files, seed=0
+        )
+
+    tables = load("other.tsv")
+    assert tables.valid.inputs["price"].tolist() == [2500.0] * 4
+    assert tables.test.inputs["code=01"].tolist() == [1.0, 0.0, 1.0, 0.0]
+    assert not any("code" in sentence for sentence in tables.surprises)
+    (first, *_) = [s for s in load("new.tsv").surprises if "'code'" in s]
+    assert "new.tsv: column 'code' has levels not seen in training in 4 rows" in first
+
+
 def test_files_can_choose_the_restart_and_score(folder, tmp_path):
     tables = table_fit.load_tables(
         folder / "houses.csv",

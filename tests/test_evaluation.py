@@ -117,7 +117,6 @@ def test_peers_that_are_missing_are_named(monkeypatch):
 
 @pytest.mark.parametrize("peer", PEERS, ids=lambda peer: peer.name)
 def test_peers_find_a_noise_that_grows(peer):
-    pytest.importorskip(peer.package)
     rng = np.random.default_rng(0)
     x = rng.uniform(0, 1, size=(400, 1))
     y = 10 + 5 * x[:, 0] + (0.1 + x[:, 0]) * rng.normal(size=400)

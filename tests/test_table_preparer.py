@@ -375,3 +375,24 @@ def test_in_a_pipeline(mixed):
 def test_bad_settings(settings):
     with pytest.raises(ValueError, match=f"{next(iter(settings))}=.* must be a whole"):
         prepare(np.arange(5), **settings)
+
+
+def test_notes_tell_what_became_of_parts_that_others_have_already():
+    rng = np.random.default_rng(0)
+    values = rng.normal(size=(2, N))
+    values[:, ::4] = np.nan
+    fine = np.array(list("abc"))[np.arange(N) % 3]
+    frame = pd.DataFrame(
+        {
+            "a": values[0],
+            "b": values[1],
+            "c": fine,
+            "e": np.where(fine == "a", "a", "-"),
+        }
+    )
+    preparer = TablePreparer().fit(frame)
+    names = list(preparer.get_feature_names_out())
+    assert names[:3] == ["a", "a missing", "b"]
+    assert "marked in 'a missing'" in preparer.notes_["a"]
+    assert preparer.notes_["b"].endswith(", in the same rows as 'a'")
+    assert preparer.notes_["e"] == "dropped: it tells nothing that 'c' does not"

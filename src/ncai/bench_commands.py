@@ -5,6 +5,8 @@ from typing import Annotated
 
 import typer
 
+from ncai.command_arguments import Force
+
 
 def add_bench(app: typer.Typer, guard, example) -> None:
     """Add the commands to the main app, with its way of telling errors."""
@@ -37,10 +39,17 @@ def add_bench(app: typer.Typer, guard, example) -> None:
         out: Annotated[
             Path | None, typer.Option(help="Also write the numbers there, as JSON.")
         ] = None,
+        force: Force = False,
     ) -> None:
         """Measure speed; nothing else should run meanwhile."""
         if context.invoked_subcommand is None:
+            from ncai import table_options as options
             from ncai.bench.run import run_bench
+
+            if out is not None:
+                # Parts that are asked for by name are added to what is there.
+                options.check_output(out, force or bool(only), [])
+                options.check_output(out.with_suffix(".md"), force or bool(only), [])
 
             run_bench(full, out, typer.echo, tuple(only or ()))
 

@@ -28,7 +28,7 @@ class QuantileForestPeer:
         self.model_ = RandomForestQuantileRegressor(
             n_estimators=self.num_trees,
             min_samples_leaf=5,
-            max_samples_leaf=None,
+            max_samples_leaf=None,  # pyright: ignore[reportArgumentType]
             random_state=self.seed,
         ).fit(inputs, targets)
         return self
