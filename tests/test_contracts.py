@@ -976,3 +976,39 @@ def test_a_progress_bar_names_the_stages_and_changes_nothing(
     np.testing.assert_array_equal(model.predict(x), fitted("ncai").predict(x))
     fit(estimator("ncai"), x, y)
     assert capsys.readouterr().err == ""
+
+
+# ----- Options that few fits use ------------------------------------------------------
+
+RARE = {
+    "noise by its mode": {"noise_variance": "map"},
+    "noise by empirical Bayes": {"noise_variance": "empirical"},
+    "exact empirical Bayes": {"variance_form": "exact", "latent_variance": "empirical"},
+    "several samples a step": {"n_mc_samples": 3, "noise_variance": 0.1},
+}
+
+
+@pytest.mark.parametrize("changes", RARE.values(), ids=RARE)
+def test_rare_options_fit_and_reload(changes, tmp_path):
+    x, y = data()
+    model = fitted("mfvi", **changes)
+    spread = y.std()
+    mean, std = model.predict(x, return_std=True)
+    assert np.corrcoef(mean, 10 + 3 * x[:, 0])[0, 1] > 0.9
+    assert np.all((std > 0.01 * spread) & (std < 2 * spread))
+    model.save(tmp_path / "m.ncai")
+    again = BNNLVRegressor.load(tmp_path / "m.ncai")
+    np.testing.assert_array_equal(again.predict(x), mean)
+
+
+def test_quantiles_of_several_outputs_are_those_of_each():
+    x, y = data()
+    model = estimator().fit(x, np.stack([y, -2 * y + x[:, 0]], axis=1))
+    dist = model.predict_dist(x[:3])
+    levels = np.array([0.1, 0.5, 0.9])
+    found = dist.quantile(levels)  # [N, L, Q]
+    assert found.shape == (3, 2, 3)
+    draws = dist.sample(20_000, seed=1)
+    assert draws.shape == (20_000, 3, 2)
+    below = (draws[..., None] <= found).mean(axis=0)
+    np.testing.assert_allclose(below, np.broadcast_to(levels, below.shape), atol=0.015)

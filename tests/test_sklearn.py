@@ -43,6 +43,19 @@ def test_scikit_learn_checks(estimator, check):
     check(estimator)
 
 
+# The default method: a compilation for every shape of data makes it slow.
+MARGINAL = {"hidden": (8,), "max_steps": 200, "n_restarts": 2, "n_folds": 2}
+MARGINAL |= {"n_weight_draws": 16, "n_latent_draws": 4, "random_state": 0}
+
+
+@pytest.mark.slow
+@parametrize_with_checks(
+    [BNNLVRegressor(**MARGINAL)], expected_failed_checks=expected_failures
+)
+def test_scikit_learn_checks_of_the_default_method(estimator, check):
+    check(estimator)
+
+
 # ----- Use with the rest of scikit-learn, all on data of one shape: 40 x 2 ------------
 
 
