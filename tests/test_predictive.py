@@ -18,7 +18,7 @@ from scipy.special import logsumexp
 
 from ncai import metrics, mixture, row_statistics
 from ncai.decomposition import sorted_neighbour_entropy
-from ncai.latent_nodes import latent_nodes
+from ncai.latent_nodes import latent_nodes, tail_nodes
 from ncai.networks import MLP, FlatNetwork
 from ncai.predictive import PredictiveDistribution
 from ncai.types import WeightDraws
@@ -231,10 +231,12 @@ def test_density_on_a_grid_is_the_density_at_each_value():
     predictive = make(num_rows=3)
     values = np.linspace(-2, 8, 11)
     grid = predictive.log_prob_grid(values)
-    for column, value in enumerate(values):
-        np.testing.assert_allclose(
-            grid[:, column], predictive.log_prob(np.full(3, value)), rtol=1e-5
-        )
+    # Far out, where few components reach, `log_prob` takes others.
+    near = (grid > -12).sum(axis=0) == 3
+    assert near.sum() >= 3
+    for column in np.flatnonzero(near):
+        expected = predictive.log_prob(np.full(3, values[column]))
+        np.testing.assert_allclose(grid[:, column], expected, rtol=1e-5)
     fine = np.linspace(-10, 16, 4001)
     mass = np.trapezoid(np.exp(predictive.log_prob_grid(fine)), fine, axis=1)
     np.testing.assert_allclose(mass, 1, atol=1e-4)
@@ -697,3 +699,57 @@ def test_crps_is_right_where_tails_are_heavy(degrees):
         means.reshape(1, -1).astype(float), 0.1, None, [0.3]
     )
     assert float(found) == pytest.approx(float(expected), rel=2e-3)
+
+
+# ----- Far out, where few values of z reach -------------------------------------------
+
+
+def steep(num_draws=256, num_latent=8, noise_std=0.01):
+    """y = z exactly but for a narrow noise, with W all alike: N(0, 1 + noise^2)."""
+    network = FlatNetwork(MLP(hidden=()), 1, 1, 1)
+    weights = {
+        "input": np.zeros((1, 1)),
+        "latent": np.ones((1, 1)),
+        "bias": np.zeros(1),
+    }
+    flat = np.asarray(network.flatten([weights]), np.float32)
+    draws = WeightDraws(
+        np.tile(flat, (num_draws, 1)),
+        np.full((num_draws, 1), noise_std, np.float32),
+        np.ones(num_draws, np.float32),
+    )
+    return PredictiveDistribution(
+        network=network,
+        inputs=np.zeros((4, 1)),
+        draws=draws,
+        num_latent_draws=num_latent,
+        target_shift=[0.0],
+        target_scale=[1.0],
+        single_output=True,
+    )
+
+
+def test_tails_are_those_of_z_however_narrow_the_noise():
+    y = np.array([0.0, 3.2, -4.0, 5.0])
+    found = steep().log_prob(y)
+    np.testing.assert_allclose(found, stats.norm.logpdf(y), atol=0.05)
+    # By equally weighted values the last ones would be far from every component.
+    means, noise = np.sort(steep()._nodes().ravel()), 0.01
+    nearest = stats.norm.logpdf(y[3], means[-1], noise) - np.log(len(means))
+    assert nearest < -1000
+
+
+def test_tail_nodes_integrate_what_the_normal_does():
+    nodes, log_weights = tail_nodes(50, 32)
+    weights = np.exp(log_weights.astype(np.float64))
+    assert weights.sum() == pytest.approx(1, rel=1e-5)
+    z = nodes[..., 0].astype(np.float64)
+    for power, expected in ((1, 0), (2, 1), (4, 3), (6, 15)):
+        assert (weights * z**power).sum() == pytest.approx(expected, abs=2e-3)
+    assert np.abs(z).max() > 5
+
+
+def test_a_row_far_out_has_the_same_density_in_any_batch():
+    y = np.array([0.0, 3.2, -4.0, 5.0])
+    whole = steep().log_prob(y)
+    np.testing.assert_allclose(steep()[2:].log_prob(y[2:]), whole[2:], rtol=1e-6)

@@ -2,7 +2,9 @@
 
 import numpy as np
 from jaxtyping import Float
-from scipy.special import ndtri
+from scipy.special import logsumexp, ndtri
+
+REACH = 5.5  # standard deviations of z: one value in 26 million lies beyond
 
 
 def latent_nodes(
@@ -36,6 +38,23 @@ def latent_nodes(
         uniform = _even_points(num_draws * num_latent, latent_dim)
         uniform = uniform.reshape(num_draws, num_latent, latent_dim)
     return ndtri(np.clip(uniform, 1e-6, 1 - 1e-6)).astype(np.float32)
+
+
+def tail_nodes(
+    num_draws: int, num_latent: int
+) -> tuple[Float[np.ndarray, "S M 1"], Float[np.ndarray, "S M"]]:
+    """Values of one z that reach far out, and the logarithms of their weights.
+
+    Equally weighted values hardly get beyond 3 standard deviations, and where few of
+    them are near, a density is that of the noise around the nearest. These are equally
+    spaced up to `REACH` either way, moved from draw to draw as those are.
+    """
+    spacing = 2 * REACH / num_latent
+    shifts = (0.5 + np.arange(num_draws) * (np.sqrt(5) - 1) / 2) % 1.0
+    nodes = spacing * (np.arange(num_latent) + shifts[:, None]) - REACH
+    log_weights = -0.5 * nodes**2
+    log_weights -= logsumexp(log_weights)
+    return nodes[..., None].astype(np.float32), log_weights.astype(np.float32)
 
 
 def _even_points(num_points: int, dim: int) -> Float[np.ndarray, "points dim"]:

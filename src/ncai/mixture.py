@@ -67,15 +67,31 @@ def joint_log_density(
     means: Float[Array, "S M L"],
     noise_std: Float[Array, "S L"],
     targets: Float[Array, "L"],
+    log_weights: Float[Array, "S M"] | None = None,
 ) -> Float[Array, ""]:
-    """Log p(y|x) of all outputs together (Eq. `posterior-predictive`)."""
+    """Log p(y|x) of all outputs together (Eq. `posterior-predictive`).
+
+    Components count the same, unless they have weights, which add up to 1.
+    """
+    log_parts = log_components(means, noise_std, targets)
+    # logsumexp keeps far tails finite, where every component alone underflows.
+    if log_weights is not None:
+        return logsumexp(log_parts + log_weights)
+    return logsumexp(log_parts) - float(np.log(log_parts.size))
+
+
+def log_components(
+    means: Float[Array, "S M L"],
+    noise_std: Float[Array, "S L"],
+    targets: Float[Array, "L"],
+) -> Float[Array, "S M"]:
+    """Log density of the targets under each component."""
     log_parts = jnp.zeros((), means.dtype)
     for output in range(means.shape[-1]):
         mean, std = one_output(means, noise_std, output)
         scaled = (targets[output] - mean) * (1 / std)
         log_parts = log_parts - 0.5 * jnp.square(scaled) - jnp.log(std) - 0.5 * LOG_2PI
-    # logsumexp keeps far tails finite, where every component alone underflows.
-    return logsumexp(log_parts) - float(np.log(log_parts.size))
+    return log_parts
 
 
 def normal_cdf(scaled: Float[Array, "..."]) -> Float[Array, "..."]:

@@ -18,7 +18,7 @@ from scipy import stats
 from scipy.special import logsumexp
 
 from ncai import row_statistics
-from ncai.latent_nodes import latent_nodes
+from ncai.latent_nodes import latent_nodes, tail_nodes
 from ncai.posterior import Posterior
 from ncai.row_map import map_mixtures
 from ncai.types import Rows
@@ -167,14 +167,20 @@ def log_probs_on_grid(
     """Log predictive density of rows at every width, in the units of training."""
     draws = posterior.draw(key, NUM_DRAWS)
     network = posterior.model.network
+    count, log_weights = len(draws.weights), None
+    if network.latent_dim == 1:
+        # Rows far out must not make noise wider for want of values of z that far.
+        nodes, log_weights = tail_nodes(count, NUM_LATENT_DRAWS)
+    else:
+        nodes = latent_nodes(count, NUM_LATENT_DRAWS, network.latent_dim)
     found = map_mixtures(
         row_statistics.log_prob_at_scales,
         network,
         draws,
-        latent_nodes(len(draws.weights), NUM_LATENT_DRAWS, network.latent_dim),
+        nodes,
         rows.inputs.astype(np.float32),
         rows.targets.astype(np.float32),
-        np.asarray(grid.nodes(), np.float32),
+        (np.asarray(grid.nodes(), np.float32), log_weights),
     )
     return grid.at_all(found.T)
 

@@ -5,17 +5,22 @@ import functools
 import reprlib
 from typing import Any, Self
 
+import jax
 import numpy as np
 from numpy.typing import ArrayLike
+from scipy.special import logsumexp
 
 from ncai import decomposition, mixture, predictive_samples, row_statistics
 from ncai.decomposition import Decomposition
-from ncai.latent_nodes import latent_nodes
+from ncai.latent_nodes import latent_nodes, tail_nodes
 from ncai.networks import FlatNetwork
 from ncai.row_map import map_mixtures
 from ncai.types import WeightDraws
 
 SMALLEST_TAIL = 1e-30  # probabilities are 32-bit numbers
+# Where fewer components than these, and of all, make a density it takes others.
+FEWEST_COMPONENTS, LEAST_SHARE = 30, 0.01
+TAIL_NODES, TAIL_PARTS = 64, 8
 
 
 class PredictiveDistribution:
@@ -141,12 +146,36 @@ class PredictiveDistribution:
     # ----- Densities ------------------------------------------------------------------
 
     def log_prob(self, y: ArrayLike) -> np.ndarray:
-        """Log p(y|x), [N]: the joint density of all outputs. Finite in far tails."""
+        """Log p(y|x), [N]: the joint density of all outputs. Finite in far tails.
+
+        Where few of the values of z come near y it is computed by others, which reach
+        further out (K = 1).
+        """
         targets = self._standardise(self._targets(y, "y"))
-        return (
-            self._map(row_statistics.log_prob, targets)
-            - np.log(self.target_scale).sum()
-        )
+        found, count = self._map(row_statistics.log_prob, targets)
+        size = self.draws.weights.shape[0] * self._nodes().shape[1]
+        lonely = count < min(FEWEST_COMPONENTS, LEAST_SHARE * size)
+        if self.network.latent_dim == 1 and lonely.any():
+            found[lonely] = self._tail_log_prob(self.inputs[lonely], targets[lonely])
+        return found - np.log(self.target_scale).sum()
+
+    def _tail_log_prob(self, inputs, targets) -> np.ndarray:
+        num_draws = len(self.draws.weights)
+        nodes, log_weights = tail_nodes(num_draws, TAIL_NODES)
+        # In parts: hidden nodes of all at once would fill the memory.
+        parts = [
+            map_mixtures(
+                row_statistics.weighted_log_prob,
+                self.network,
+                jax.tree.map(lambda a, i=i: a[i::TAIL_PARTS], self.draws),
+                nodes[i::TAIL_PARTS],
+                inputs,
+                targets,
+                log_weights[i::TAIL_PARTS],
+            )
+            for i in range(min(TAIL_PARTS, num_draws))
+        ]
+        return np.asarray(logsumexp(parts, axis=0))
 
     def pdf(self, y: ArrayLike) -> np.ndarray:
         """p(y|x), [N]: the joint density of all outputs."""
@@ -171,7 +200,10 @@ class PredictiveDistribution:
         return self._drop(self._map(row_statistics.prob_above, targets))
 
     def log_prob_grid(self, values: ArrayLike, output: int = 0) -> np.ndarray:
-        """Log density of one output at the same G values for every row, [N, G]."""
+        """Log density of one output at the same G values for every row, [N, G].
+
+        For pictures: far out, where few values of z reach, `log_prob` is more exact.
+        """
         values = _numbers("values", values)
         if values.ndim != 1 or np.isnan(values).any():
             raise ValueError(

@@ -23,18 +23,31 @@ def moments(means, noise_std, row, shared):
 
 
 def log_prob(means, noise_std, targets, shared):
-    """Joint log density at the row's targets [L]."""
+    """Joint log density at the row's targets [L], and how many components make it."""
     del shared
-    return mixture.joint_log_density(means, noise_std, targets)
+    log_parts = mixture.log_components(means, noise_std, targets)
+    top = jnp.max(log_parts)
+    parts = jnp.exp(log_parts - top)
+    total = jnp.sum(parts)
+    log_density = top + jnp.log(total) - float(np.log(log_parts.size))
+    return log_density, total**2 / jnp.sum(parts**2)
 
 
-def log_prob_at_scales(means, noise_std, targets, scales):
+def weighted_log_prob(means, noise_std, targets, log_weights):
+    """Joint log density at the row's targets where components have weights [S, M]."""
+    return mixture.joint_log_density(means, noise_std, targets, log_weights)
+
+
+def log_prob_at_scales(means, noise_std, targets, shared):
     """Joint log density at the row's targets, were the noise so many times as wide.
 
-    `scales` [P] are P such factors.
+    `shared` are P such factors, and the components' log weights or None.
     """
+    scales, log_weights = shared
     return jax.lax.map(
-        lambda scale: mixture.joint_log_density(means, scale * noise_std, targets),
+        lambda scale: mixture.joint_log_density(
+            means, scale * noise_std, targets, log_weights
+        ),
         scales,
     )
 

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from ncai.bench.quality.leads import write_leads
-from ncai.bench.quality.methods import LEADS, METHOD_GROUPS, METHODS, OURS
+from ncai.bench.quality.methods import ALL_LEADS, METHOD_GROUPS, METHODS, OURS
 from ncai.bench.quality.problems import SET_GROUPS, chosen
 from ncai.bench.quality.report import write_report
 from ncai.bench.quality.run import run_missing
@@ -37,7 +37,7 @@ def bench_quality(
         failed = run_missing(
             store, picked_sets, picked_methods, splits, jobs, again, say
         )
-    if set(picked_methods) <= set(LEADS):  # they have a page of their own
+    if set(picked_methods) <= set(ALL_LEADS):  # they have a page of their own
         page = out.parent / "leads.md"
         text = write_leads(store, splits, page)
         say(text if only_table else f"The table is in {page}.")

@@ -10,18 +10,18 @@ from pathlib import Path
 import pandas as pd
 
 from ncai.atomic import replacing
-from ncai.bench.quality.methods import CHOSEN_BY_VALIDATION, LEADS
+from ncai.bench.quality.methods import ALL_LEADS, CHOSEN_BY_VALIDATION
 from ncai.bench.quality.problems import INNER, SPLITS
 from ncai.bench.quality.store import Store
 from ncai.bench.quality.summary import Results
 
-BASE = "quarter"
+BASE, WHOLE_BASE = "quarter", "whole"
 CHOSEN = "chosen on held-out rows among "
 
 
 def write_leads(store: Store, splits: int, path: Path) -> str:
     """The page, of all leads that were run."""
-    page = leads_page(Results.load(store, INNER, list(LEADS), splits))
+    page = leads_page(Results.load(store, INNER, list(ALL_LEADS), splits))
     with replacing(path) as temporary:
         Path(temporary).write_text(page)
     return page
@@ -37,20 +37,24 @@ def leads_page(results: Results) -> str:
         "",
         f"Made by `ncai bench quality --methods leads --sets "
         f"{','.join(sets)} --splits {results.splits}`. Each lead is the default at a "
-        f"quarter of its steps (`{BASE}`) with one change; the splits know no test row "
-        "(see [docs/quality.md](../../docs/quality.md)). Differences to "
-        f"`{BASE}`, paired by split, ± their standard error; below 0 is better; in "
-        "bold what is by more than two standard errors, either way; (n) is the number "
-        "of splits where some are missing.",
+        f"quarter of its steps (`{BASE}`), or at all of them (`{WHOLE_BASE}`), with "
+        "one change; the splits know no test row (see "
+        "[docs/quality.md](../../docs/quality.md)). Differences to that, paired by "
+        "split, ± their standard error; below 0 is better; in bold what is by "
+        "more than two standard errors, either way; (n) is the number of splits "
+        "where some are missing.",
         "",
     ]
     for title, metric in (("NLL", "nll"), ("CRPS", "crps")):
-        rows = [_base_row(results, sets, metric)]
-        rows += [
-            _row(results, sets, method, metric)
-            for method in results.methods()
-            if method != BASE
-        ]
+        rows = []
+        for base in (BASE, WHOLE_BASE):
+            if results.has(base, sets):
+                rows.append(_base_row(results, sets, base, metric))
+                rows += [
+                    _row(results, sets, method, base, metric)
+                    for method in results.methods()
+                    if method != base and base_of(method) == base
+                ]
         columns = ("lead", "change", *names, "better", "worse")
         parts += _table(f"{title}: difference", columns, rows)
     for title, metric, form in (
@@ -87,19 +91,26 @@ def with_choices(results: Results) -> Results:
     return Results(pd.concat(found, ignore_index=True), results.splits)
 
 
-def _base_row(results: Results, sets: list[str], metric: str) -> list[str]:
-    cells = [str(results.entry(name, BASE, metric)) for name in sets]
-    return [BASE, "(the values themselves)", *cells, "", ""]
+def base_of(method: str) -> str:
+    """What a lead is compared with."""
+    return WHOLE_BASE if method.endswith(WHOLE_BASE) else BASE
 
 
-def _row(results: Results, sets: list[str], method: str, metric: str) -> list[str]:
+def _base_row(results: Results, sets: list[str], base: str, metric: str) -> list[str]:
+    cells = [str(results.entry(name, base, metric) or "") for name in sets]
+    return [base, "(the values themselves)", *cells, "", ""]
+
+
+def _row(
+    results: Results, sets: list[str], method: str, base: str, metric: str
+) -> list[str]:
     cells, better, worse = [], 0, 0
     for name in sets:
         count = len(results.values(name, method, metric))
         if not count:
             cells.append("")
             continue
-        apart = results.difference(name, metric, method, BASE)
+        apart = results.difference(name, metric, method, base)
         clear = not math.isnan(apart.error) and abs(apart.mean) > 2 * apart.error
         better += clear and apart.mean < 0
         worse += clear and apart.mean > 0
@@ -116,7 +127,7 @@ def _change(method: str) -> str:
         return CHOSEN + ", ".join(CHOSEN_BY_VALIDATION[method])
     if method == "conformal":
         return "`ConformalRegressor`: intervals alone are corrected"
-    change = LEADS[method]
+    change = ALL_LEADS[method]
     return f"`{json.dumps(change)}`"
 
 
