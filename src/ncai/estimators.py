@@ -11,7 +11,7 @@ from sklearn.utils.validation import check_is_fitted
 from ncai.compilation import keep_compiled_programs
 from ncai.decomposition import Decomposition
 from ncai.diagnosis import LatentDiagnosis, diagnose_latents
-from ncai.fitting import Rows, fit_scaled, to_data
+from ncai.fitting import Rows, to_data
 from ncai.input_checks import (
     check_weights,
     given_start,
@@ -36,6 +36,7 @@ from ncai.progress import progress_bar
 from ncai.quadrature import LARGEST_DIM
 from ncai.rounded import predictive_of
 from ncai.settings import EXACT_IN_LATENTS, resolve, whole_number
+from ncai.trials import fit_scaled
 
 
 class BNNLVRegressor(RegressorMixin, BaseEstimator):
@@ -131,8 +132,9 @@ class BNNLVRegressor(RegressorMixin, BaseEstimator):
         n_latent_draws: values of z for each of them.
         target_transform: train on "none", "log" or "yeo_johnson" of y; or "auto":
             "none" or "log" ("yeo_johnson" where y is not all positive), whichever gives
-            held-out rows the better density, in the units of y, after a quarter of the
-            steps. Predictions are always about y.
+            held-out rows the better density, in the units of y: after a quarter of the
+            steps, or where that is close (and there is no time limit) after all of
+            them. Predictions are always about y.
         rounding: "auto": where y is rounded (its values repeat, and lie on a lattice),
             learn from y plus uniform noise of one step, the density of y before it was
             rounded, and round what is predicted: probabilities, quantiles and samples

@@ -14,13 +14,10 @@ from ncai.choosing import HeldOut, choose, fold_of, join_fits
 from ncai.inference.importance import ImportanceWeighted
 from ncai.inference.marginal import Marginal
 from ncai.inference.mean_field import MeanFieldVI
-from ncai.lattice import Lattice
 from ncai.networks import FlatNetwork
 from ncai.optimise import Driver, FitFailedError, Progress
 from ncai.posterior import Fit, GaussianPosterior, Posterior
-from ncai.scaling import Scaling
 from ncai.settings import build_method, build_model, has_folds
-from ncai.target_transforms import WORDS
 from ncai.types import Data, Rows, Unknowns
 from ncai.variational import MeanField, raw_scales_of
 
@@ -186,127 +183,6 @@ def fit_rows(
         held_out,
         seconds,
     )
-
-
-def fit_scaled(
-    rows: Rows,
-    settings: Mapping[str, Any],
-    network: FlatNetwork,
-    seed: int,
-    valid: Rows | None = None,
-    start: Unknowns | None = None,
-    on_progress: Callable[[Progress], None] | None = None,
-) -> tuple[Scaling, Result]:
-    """Fit rows in the user's units: quickly, under each transform of y, then in full.
-
-    The transform is that whose quick fit gives the held-out rows the best density, in
-    the units of y. Where restarts are weighted, those of its quick fit stay among them:
-    on small tables stopping early can be best.
-    """
-    started = time.monotonic()
-    lattice = None
-    if settings["rounding"] != "ignore":
-        found = Lattice.learn(rows.targets)
-        rows = found.unround(rows, seed)
-        valid = None if valid is None else found.unround(valid, seed + 1)
-        lattice = found if settings["rounding"] == "auto" else None
-    names = _transforms_to_try(rows, settings, valid)
-    weighted = has_folds(settings) and settings["keep"] == "weighted"
-    tried: list[tuple[float, Scaling, Result]] = []
-    if len(names) > 1 or weighted:
-        for name in names:
-            scaling = Scaling.learn(rows, settings["standardize"], name, lattice)
-            result = fit_rows(
-                scaling.apply(rows),
-                _quick_settings(settings, len(names)),
-                network,
-                seed,
-                None if valid is None else scaling.apply(valid),
-                start,
-                _named_stage(on_progress, f"trial, {WORDS[name]}"),
-            )
-            if result.fit.interrupted:
-                return scaling, result
-            score = _held_out_score(result, scaling, rows if valid is None else valid)
-            tried.append((score, scaling, result))
-    quick = None
-    if tried:
-        best = int(np.argmax([score for score, *_ in tried]))
-        _, scaling, result = tried[best]
-        quick = _as_trial(result.fit) if weighted else None
-    else:
-        scaling = Scaling.learn(rows, settings["standardize"], names[0], lattice)
-    if settings["time_limit"]:
-        left = settings["time_limit"] - (time.monotonic() - started)
-        settings = {**settings, "time_limit": max(left, 1e-3)}
-    result = fit_rows(
-        scaling.apply(rows),
-        settings,
-        network,
-        seed,
-        None if valid is None else scaling.apply(valid),
-        start,
-        on_progress,
-        quick,
-    )
-    score = _held_out_score(result, scaling, rows if valid is None else valid)
-    return scaling, replace(
-        result,
-        seconds=time.monotonic() - started,
-        held_out_score=score if np.isfinite(score) else None,
-    )
-
-
-def _named_stage(on_progress: Callable[[Progress], None] | None, name: str):
-    """Tell progress under a name of its own."""
-    if on_progress is None:
-        return None
-    return lambda progress: on_progress(replace(progress, stage=name))
-
-
-def _as_trial(fit: Fit) -> Fit:
-    """The same, its stages told as those of a trial."""
-    return replace(fit, stop_reasons=[f"trial {why}" for why in fit.stop_reasons])
-
-
-def _quick_settings(settings: Mapping[str, Any], num_fits: int) -> dict[str, Any]:
-    """A quarter of the steps, the middle temperature, and one restart a fold."""
-    limit = settings["time_limit"]
-    temperatures = np.atleast_1d(np.asarray(settings["temperature"], float))
-    return {
-        **settings,
-        "max_steps": max(settings["max_steps"] // 4, 1),
-        "temperature": float(np.exp(np.log(temperatures).mean())),
-        "n_restarts": min(settings["n_restarts"], max(settings["n_folds"], 4)),
-        "refit": False,
-        "n_snapshots": 0,
-        "time_limit": limit and limit / (4 * num_fits),
-    }
-
-
-def _held_out_score(result: Result, scaling: Scaling, rows: Rows) -> float:
-    """Average log density of held-out rows, in the units of y."""
-    found = result.held_out
-    if found is None:
-        return -np.inf
-    held = rows.pick(found.rows)
-    share = held.weights / held.weights.sum()
-    return float(share @ found.log_probs) + scaling.log_density_shift(held)
-
-
-def _transforms_to_try(rows: Rows, settings, valid: Rows | None) -> list[str]:
-    asked = settings["target_transform"]
-    if asked != "auto":
-        return [asked]
-    held_out = len(hold_out(len(rows), settings["validation_fraction"], 0)[1])
-    if has_folds(settings) and len(rows) >= FEWEST_HELD_OUT:
-        held_out = len(rows)
-    if settings["inference"] in ("hmc", "hmc_marginal"):
-        held_out = 0
-    if valid is None and not held_out:
-        return ["none"]  # nothing to choose by
-    positive = (rows.targets > 0).all() and (valid is None or (valid.targets > 0).all())
-    return ["none", "log"] if positive else ["none", "yeo_johnson"]
 
 
 def _warn_of_losses(fit: Fit) -> None:

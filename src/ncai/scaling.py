@@ -80,8 +80,7 @@ class Scaling:
         scaled = (targets - self.target_shift) / self.target_scale
         return Rows(self.inputs(rows.inputs), scaled, rows.weights)
 
-    def log_density_shift(self, rows: Rows) -> float:
-        """What turns an average log density in training's units to one in y's."""
-        share = rows.weights / rows.weights.sum()
+    def log_density_shifts(self, rows: Rows) -> np.ndarray:
+        """What turns log densities in training's units to those in y's, row by row."""
         slopes = self.transform.log_slope(rows.targets).sum(axis=1)
-        return float(share @ slopes - np.log(self.target_scale).sum())
+        return slopes - np.log(self.target_scale).sum()

@@ -1,0 +1,198 @@
+"""From rows in the user's units to a fit: quick fits say how, whole ones decide."""
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ncai.fitting import FEWEST_HELD_OUT, Result, fit_rows, hold_out
+from ncai.lattice import Lattice
+from ncai.networks import FlatNetwork
+from ncai.optimise import Progress
+from ncai.posterior import Fit
+from ncai.scaling import Scaling
+from ncai.settings import has_folds
+from ncai.target_transforms import WORDS
+from ncai.types import Rows, Unknowns
+
+# Transforms whose quick fits are closer than so many standard errors are both fitted in
+# full: a quarter of the steps tells little about what is best in the end.
+CLOSE = 3.0
+
+
+class Trial(NamedTuple):
+    """A fit under one transform of y.
+
+    Args:
+        scaling: the transform, and the units of training.
+        result: the fit.
+        log_probs: log densities of the held-out rows, in the units of y; None if there
+            are none.
+    """
+
+    scaling: Scaling
+    result: Result
+    log_probs: np.ndarray | None
+    row_weights: np.ndarray
+
+    @property
+    def score(self) -> float:
+        """The average of the log densities."""
+        if self.log_probs is None:
+            return -np.inf
+        return float(self.row_weights @ self.log_probs / self.row_weights.sum())
+
+
+def fit_scaled(
+    rows: Rows,
+    settings: Mapping[str, Any],
+    network: FlatNetwork,
+    seed: int,
+    valid: Rows | None = None,
+    start: Unknowns | None = None,
+    on_progress: Callable[[Progress], None] | None = None,
+) -> tuple[Scaling, Result]:
+    """Fit rows in the user's units: quickly, under each transform of y, then in full.
+
+    The transform is that which gives the held-out rows the best density, in the units
+    of y: of quick fits, and of whole ones where those are close. Where restarts are
+    weighted, those of the quick fit stay among them: on small tables stopping early can
+    be best.
+    """
+    started = time.monotonic()
+    lattice = None
+    if settings["rounding"] != "ignore":
+        found = Lattice.learn(rows.targets)
+        rows = found.unround(rows, seed)
+        valid = None if valid is None else found.unround(valid, seed + 1)
+        lattice = found if settings["rounding"] == "auto" else None
+    judged = rows if valid is None else valid
+
+    def fit(scaling: Scaling, settings, stage: str | None, quick=None) -> Trial:
+        result = fit_rows(
+            scaling.apply(rows),
+            settings,
+            network,
+            seed,
+            None if valid is None else scaling.apply(valid),
+            start,
+            on_progress if stage is None else _named_stage(on_progress, stage),
+            quick,
+        )
+        return judge(scaling, result, judged)
+
+    names = _transforms_to_try(rows, settings, valid)
+    scalings = [
+        Scaling.learn(rows, settings["standardize"], name, lattice) for name in names
+    ]
+    weighted = has_folds(settings) and settings["keep"] == "weighted"
+    quick_fits: list[Trial] = []
+    if len(names) > 1 or weighted:
+        for name, scaling in zip(names, scalings, strict=True):
+            quick = _quick_settings(settings, len(names))
+            trial = fit(scaling, quick, f"trial, {WORDS[name]}")
+            if trial.result.fit.interrupted:
+                return scaling, trial.result
+            quick_fits.append(trial)
+        scalings = [trial.scaling for trial in worth_a_whole_fit(quick_fits)]
+    if settings["time_limit"]:
+        scalings = scalings[:1]
+        left = settings["time_limit"] - (time.monotonic() - started)
+        settings = {**settings, "time_limit": max(left, 1e-3)}
+    best: Trial | None = None
+    for scaling in scalings:
+        quick = [t.result.fit for t in quick_fits if t.scaling is scaling]
+        stage = WORDS[scaling.transform.name] if len(scalings) > 1 else None
+        whole = fit(scaling, settings, stage, _as_trial(quick[0]) if weighted else None)
+        if best is not None and whole.result.fit.interrupted:
+            best = _interrupted(best)
+            break
+        if best is None or whole.score > best.score:
+            best = whole
+        if whole.result.fit.interrupted:
+            break
+    assert best is not None
+    score = best.score
+    return best.scaling, replace(
+        best.result,
+        seconds=time.monotonic() - started,
+        held_out_score=score if np.isfinite(score) else None,
+    )
+
+
+def judge(scaling: Scaling, result: Result, judged: Rows) -> Trial:
+    """A fit, with the log densities of its held-out rows in the units of y."""
+    found = result.held_out
+    if found is None:
+        return Trial(scaling, result, None, np.zeros(0))
+    held = judged.pick(found.rows)
+    log_probs = found.log_probs + scaling.log_density_shifts(held)
+    return Trial(scaling, result, log_probs, held.weights)
+
+
+def worth_a_whole_fit(trials: list[Trial]) -> list[Trial]:
+    """The best, and those that are not clearly behind it, best first."""
+    ranked = sorted(trials, key=lambda trial: -trial.score)
+    best = ranked[0]
+    return [best, *(trial for trial in ranked[1:] if _is_close(best, trial))]
+
+
+def _is_close(best: Trial, other: Trial) -> bool:
+    one, two = best.log_probs, other.log_probs
+    if one is None or two is None or len(one) != len(two):
+        return False
+    apart = one - two
+    if not np.isfinite(apart).all():
+        return False
+    error = np.std(apart) / np.sqrt(len(apart))
+    return best.score - other.score < CLOSE * error
+
+
+def _interrupted(trial: Trial) -> Trial:
+    """What there was before Ctrl-C."""
+    fit = replace(trial.result.fit, interrupted=True)
+    return trial._replace(result=replace(trial.result, fit=fit))
+
+
+def _named_stage(on_progress: Callable[[Progress], None] | None, name: str):
+    """Tell progress under a name of its own."""
+    if on_progress is None:
+        return None
+    return lambda progress: on_progress(replace(progress, stage=name))
+
+
+def _as_trial(fit: Fit) -> Fit:
+    """The same, its stages told as those of a trial."""
+    return replace(fit, stop_reasons=[f"trial {why}" for why in fit.stop_reasons])
+
+
+def _quick_settings(settings: Mapping[str, Any], num_fits: int) -> dict[str, Any]:
+    """A quarter of the steps, the middle temperature, and one restart a fold."""
+    limit = settings["time_limit"]
+    temperatures = np.atleast_1d(np.asarray(settings["temperature"], float))
+    return {
+        **settings,
+        "max_steps": max(settings["max_steps"] // 4, 1),
+        "temperature": float(np.exp(np.log(temperatures).mean())),
+        "n_restarts": min(settings["n_restarts"], max(settings["n_folds"], 4)),
+        "refit": False,
+        "n_snapshots": 0,
+        "time_limit": limit and limit / (4 * num_fits),
+    }
+
+
+def _transforms_to_try(rows: Rows, settings, valid: Rows | None) -> list[str]:
+    asked = settings["target_transform"]
+    if asked != "auto":
+        return [asked]
+    held_out = len(hold_out(len(rows), settings["validation_fraction"], 0)[1])
+    if has_folds(settings) and len(rows) >= FEWEST_HELD_OUT:
+        held_out = len(rows)
+    if settings["inference"] in ("hmc", "hmc_marginal"):
+        held_out = 0
+    if valid is None and not held_out:
+        return ["none"]  # nothing to choose by
+    positive = (rows.targets > 0).all() and (valid is None or (valid.targets > 0).all())
+    return ["none", "log"] if positive else ["none", "yeo_johnson"]

@@ -1,0 +1,113 @@
+"""Which transform of y is taken: quick fits first, whole ones where those are close."""
+
+import numpy as np
+import pytest
+
+from ncai import trials
+from ncai.choosing import HeldOut
+from ncai.estimators import BNNLVRegressor
+from ncai.fitting import Result
+from ncai.networks import MLP, FlatNetwork
+from ncai.posterior import Fit
+from ncai.settings import resolve
+from ncai.trials import fit_scaled, worth_a_whole_fit
+from ncai.types import Rows
+
+RNG = np.random.default_rng(0)
+NUM_ROWS = 100
+ROWS = Rows(
+    RNG.normal(size=(NUM_ROWS, 1)),
+    np.exp(RNG.normal(size=(NUM_ROWS, 1))),
+    np.ones(NUM_ROWS),
+)
+NETWORK = FlatNetwork(MLP(), 1, 1, 1)
+NOISE = RNG.normal(size=NUM_ROWS)
+NOISE -= NOISE.mean()
+
+
+def result(log_probs, interrupted=False):
+    """A fit of which nothing is known but its held-out rows."""
+    nothing: dict = {"posterior": None, "score_name": "", "seconds": 0.0}
+    nothing |= dict.fromkeys(("train_index", "first_train_index", "scores", "kept"))
+    fit = Fit(None, {}, np.ones(1, bool), [], 0, interrupted)  # pyright: ignore
+    return Result(fit=fit, held_out=HeldOut(np.arange(NUM_ROWS), log_probs), **nothing)
+
+
+class FakeFits:
+    """In place of `fit_rows`: in turn, fits with these scores in the units of y."""
+
+    def __init__(self, *scores, interrupted_at=None):
+        self.scores, self.interrupted_at = scores, interrupted_at
+        self.calls = []
+
+    def __call__(self, rows, settings, network, seed, valid, start, tell, quick):
+        number = len(self.calls)
+        self.calls.append((settings["max_steps"], settings["time_limit"]))
+        # Were y learned as it is, or as its logarithm? Their units differ.
+        name = "log" if number % 2 else "none"
+        scaling = trials.Scaling.learn(ROWS, True, name, None)
+        np.testing.assert_allclose(rows.targets, scaling.apply(ROWS).targets)
+        in_units_of_y = self.scores[number] + NOISE * (0.5 if name == "log" else 1.0)
+        shifts = scaling.log_density_shifts(ROWS)
+        return result(in_units_of_y - shifts, number == self.interrupted_at)
+
+
+def fit_with(monkeypatch, fits, **changes):
+    monkeypatch.setattr(trials, "fit_rows", fits)
+    given = {"target_transform": "auto", "rounding": "ignore", "max_steps": 400}
+    settings = resolve(BNNLVRegressor(**(given | changes))._settings())
+    return fit_scaled(ROWS, settings, NETWORK, 0)
+
+
+def test_a_clear_quick_fit_decides_alone(monkeypatch):
+    fits = FakeFits(0.0, -1.0, 0.5)
+    scaling, found = fit_with(monkeypatch, fits)
+    assert scaling.transform.name == "none"
+    assert [steps for steps, _ in fits.calls] == [100, 100, 400]
+    assert found.held_out_score == pytest.approx(0.5, abs=1e-6)
+
+
+def test_whole_fits_decide_where_quick_ones_are_close(monkeypatch):
+    # The quick fit of y as it is leads by little, the whole one of its logarithm wins.
+    fits = FakeFits(0.01, 0.0, 0.2, 0.4)
+    scaling, found = fit_with(monkeypatch, fits)
+    assert [steps for steps, _ in fits.calls] == [100, 100, 400, 400]
+    assert scaling.transform.name == "log"
+    assert found.held_out_score == pytest.approx(0.4, abs=1e-6)
+
+
+def test_with_a_time_limit_quick_fits_decide(monkeypatch):
+    fits = FakeFits(0.01, 0.0, 0.2)
+    scaling, _ = fit_with(monkeypatch, fits, time_limit=60)
+    assert scaling.transform.name == "none"
+    assert len(fits.calls) == 3
+    assert all(0 < limit < 60 for _, limit in fits.calls)
+
+
+def test_ctrl_c_in_the_second_whole_fit_keeps_the_first(monkeypatch):
+    fits = FakeFits(0.01, 0.0, 0.2, 0.4, interrupted_at=3)
+    scaling, found = fit_with(monkeypatch, fits)
+    assert scaling.transform.name == "none"
+    assert found.fit.interrupted
+
+
+def test_ctrl_c_in_a_quick_fit_ends_it_all(monkeypatch):
+    fits = FakeFits(0.01, 0.0, interrupted_at=0)
+    scaling, found = fit_with(monkeypatch, fits)
+    assert scaling.transform.name == "none"
+    assert found.fit.interrupted
+    assert len(fits.calls) == 1
+
+
+def test_closeness_is_measured_in_standard_errors():
+    def trial(log_probs):
+        weights = np.ones(NUM_ROWS)
+        return trials.Trial(None, None, log_probs, weights)  # pyright: ignore
+
+    best = trial(NOISE)
+    error = 1 / np.sqrt(NUM_ROWS)
+    steps = np.where(np.arange(NUM_ROWS) % 2, 1.0, -1.0)  # of mean 0 and variance 1
+    near, far = trial(NOISE + steps - 2 * error), trial(NOISE + steps - 4 * error)
+    assert worth_a_whole_fit([near, best]) == [best, near]
+    assert worth_a_whole_fit([far, best]) == [best]
+    assert worth_a_whole_fit([best, trial(None)]) == [best]
