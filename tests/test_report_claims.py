@@ -10,7 +10,9 @@ import pytest
 from ncai import TablePreparer
 from ncai.baselines import ConstantNoiseLinear, MarginalDensity
 from ncai.conditional import conditional_density
+from ncai.number_text import decimals_for
 from ncai.report import ReportInputs, answer
+from ncai.report.axes import Axis
 from ncai.report.inputs import Subject
 from ncai.report.latents import latents
 from ncai.report.quality import quality
@@ -208,3 +210,17 @@ def test_baselines_are_drawn_and_switched():
     many = {str(i): fitted["Density of y alone"] for i in range(6)}
     with pytest.raises(ValueError, match="others and baselines hold 6 models"):
         Subject(ReportInputs(model, X, y, baselines=many))
+
+
+@pytest.mark.parametrize(
+    ("values", "decimals"),
+    [([1234.0, 2], 0), ([20.5, 9], 2), ([0.86, None], 3), ([0.0551], 4), ([3e-4], 6)],
+)
+def test_columns_of_numbers_have_the_decimals_that_their_largest_needs(
+    values, decimals
+):
+    assert decimals_for(values) == decimals
+
+
+def test_counts_have_no_ticks_between_whole_numbers():
+    assert [value for value, _ in Axis(0, 5.5, "rows", whole=True).marks(5)] == [0, 5]

@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ncai.atomic import replacing
+from ncai.number_text import decimals_for
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -59,11 +60,12 @@ def score_table(scores: list[dict[str, Any]], num_rows: int) -> Table:
     table.add_column("")
     for name in ("log-lik.", "CRPS", "in 50%", "in 80%", "in 95%"):
         table.add_column(name, justify="right", no_wrap=True)
+    decimals = decimals_for([score["crps"] for score in scores])
     for score in scores:
         table.add_row(
             Text(score["name"]),
             f"{score['log_likelihood']:.3f}",
-            f"{score['crps']:.4g}",
+            f"{score['crps']:.{decimals}f}",
             *(f"{score[f'coverage_{level}']:.1%}" for level in (50, 80, 95)),
         )
     return table

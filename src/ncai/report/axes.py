@@ -32,6 +32,7 @@ class Axis:
         label: name of the axis.
         ticks: pairs of value and text; round numbers if not given.
         percent: whether values are shares to be written as percentages.
+        whole: whether values are counts, which have no fractions.
     """
 
     low: float
@@ -39,12 +40,15 @@ class Axis:
     label: str = ""
     ticks: Sequence[tuple[float, str]] | None = None
     percent: bool = False
+    whole: bool = False
 
     def marks(self, most: int) -> list[tuple[float, str]]:
         """Ticks, about `most` of them."""
         if self.ticks is not None:
             return list(self.ticks)
         values = round_ticks(self.low, self.high, most)
+        if self.whole:
+            values = [value for value in values if value == round(value)]
         if self.percent:
             return [(value, f"{100 * value:.3g}%") for value in values]
         return list(zip(values, number_texts(values), strict=True))

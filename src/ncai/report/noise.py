@@ -6,12 +6,13 @@ import numpy as np
 
 from ncai.conditional import ConditionalDensity
 from ncai.importance import LEAST_NATS, Importance, permutation_importance
+from ncai.number_text import decimals_for
 from ncai.report.densities import Densities
 from ncai.report.feature_axis import FeatureAxis
 from ncai.report.inputs import Method, Subject
 from ncai.report.shading import packed
 from ncai.report.svg import Chart, number
-from ncai.report.words import decimals_for, fixed, nice
+from ncai.report.words import fixed, nice
 
 # Inputs that get a picture of their own.
 MOST_FEATURES = 4

@@ -16,11 +16,12 @@ from ncai.calibration import (
 )
 from ncai.evaluation import paired_difference
 from ncai.metrics import pit_uniformity
+from ncai.number_text import decimals_for
 from ncai.report.axes import Axis, axis_for
 from ncai.report.feature_axis import value_text
 from ncai.report.inputs import Subject
 from ncai.report.svg import Chart
-from ncai.report.words import count, decimals_for, fixed, nice, percent, short
+from ncai.report.words import count, fixed, nice, percent, short
 
 LEVELS = (0.5, 0.8, 0.95)
 # Three levels are looked at, so that each may be off by chance but rarely.
@@ -196,7 +197,7 @@ def _pit_histogram(subject: Subject, pit: np.ndarray) -> dict[str, Any]:
     top = 1.1 * max(counts.max(), high, 1)
     chart = Chart(
         Axis(0, 1, "predictive cdf at the target (PIT)"),
-        Axis(0, top, "rows"),
+        Axis(0, top, "rows", whole=True),
         title="PIT histogram",
     )
     chart.bar(0, 1, low, high, "chance")
@@ -267,7 +268,7 @@ def _sharpness(subject: Subject, widths: np.ndarray) -> dict[str, Any]:
     counts, edges = np.histogram(shown, bins=24, range=(0, axis.high))
     chart = Chart(
         Axis(0, axis.high, axis.label),
-        Axis(0, 1.1 * max(int(counts.max()), 1), "rows"),
+        Axis(0, 1.1 * max(int(counts.max()), 1), "rows", whole=True),
         title="Sharpness",
     )
     gap = 0.06 * (edges[1] - edges[0])

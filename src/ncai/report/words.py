@@ -29,13 +29,6 @@ def short(value: float) -> str:
     return nice(value, 2)
 
 
-def decimals_for(values) -> int:
-    """Decimals that suit a column of numbers: about four digits of the largest."""
-    sizes = [abs(value) for value in values if value is not None]
-    largest = max((size for size in sizes if math.isfinite(size)), default=1.0)
-    return max(0, 3 - max(0, math.floor(math.log10(max(largest, 1.0)))))
-
-
 def fixed(value: float | None, decimals: int = 3, sign: bool = False) -> str:
     """A number with so many decimals, for columns that line up; `sign` also if plus."""
     if value is None or not math.isfinite(value):
