@@ -184,7 +184,7 @@ def test_latents_of_new_rows(method):
 
 @pytest.mark.parametrize("method", TRAINED)
 def test_other_numbers_compile_nothing(method):
-    # Penalties are off in "iwae" unless they are given: a weight is then no number more.
+    # In "iwae" the first weight that is given switches penalties on.
     given = {"hz_weight": 1.0} if method == "iwae" else {}
     fitted(method, **given)
     before = restart_groups.run_chunk._cache_size()
