@@ -145,3 +145,22 @@ def test_refusals(rows):
         permutation_importance(Known(), X, y[:5])
     with pytest.raises(ValueError, match="n_repeats=0"):
         permutation_importance(Known(), X, y, n_repeats=0)
+
+
+class TwinInputs:
+    """y = 10 a, by a model that wildly extrapolates where b and c are not equal."""
+
+    n_features_in_ = 3
+
+    def predict(self, X, return_std=False):
+        a, b, c = np.asarray(X).T
+        mean = 10 * a + 1000 * (b - c)
+        return (mean, np.ones(len(mean))) if return_std else mean
+
+
+def test_guesses_far_outside_of_all_targets_do_not_make_an_input_important():
+    rng = np.random.default_rng(0)
+    a, b = rng.uniform(-1, 1, size=(2, 200))
+    found = permutation_importance(TwinInputs(), np.stack([a, b, b], axis=1), 10 * a)
+    assert found.mean.max() < 20  # the range of y
+    assert (found.mean > 5).all()

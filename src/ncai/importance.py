@@ -68,7 +68,7 @@ class Importance(NamedTuple):
         """What an input is worth in all, chance left out, [D]."""
         of_mean, of_spread = self.nats()
         mean_clear, spread_clear = self.is_clear()
-        return of_mean * mean_clear + of_spread * spread_clear
+        return (of_mean + of_spread) * (mean_clear | spread_clear)
 
     def order(self) -> np.ndarray:
         """Inputs from most to least important; those that may be chance come last."""
@@ -124,7 +124,8 @@ def permutation_importance(
         chosen = rng.choice(len(rows), max_rows, replace=False)
         rows, y = rows[chosen], y[chosen]
     mean, std = model.predict(as_inputs(model, rows), return_std=True)
-    squares, scores = (y - mean) ** 2, _gaussian_scores(y, mean, std)
+    squares = (y - np.clip(mean, y.min(), y.max())) ** 2
+    scores = _gaussian_scores(y, mean, std)
     rises = np.zeros((2, n_repeats, len(together)))
     errors = np.zeros((2, len(together)))
     for place, columns in enumerate(together.values()):
@@ -136,6 +137,9 @@ def permutation_importance(
             part.reshape(n_repeats, -1)
             for part in model.predict(as_inputs(model, shuffled), return_std=True)
         )
+        # Shuffled rows may be unlike any other: what is guessed there, far outside of
+        # all y, says nothing about the input.
+        new_mean = np.clip(new_mean, y.min(), y.max())
         new_squares = (y - new_mean) ** 2
         new_scores = _gaussian_scores(y, mean, new_std)
         rises[0, :, place] = _root(new_squares) - _root(squares)
