@@ -23,6 +23,9 @@ RNG = np.random.default_rng(0)
 MEAN, SCALE = RNG.normal(size=6), RNG.uniform(0.2, 1.0, size=6)
 FACTOR = RNG.normal(size=(6, 2))
 COVARIANCE = np.diag(SCALE**2) + FACTOR @ FACTOR.T
+LAST = FACTOR[2:]  # of the last four of six weights
+LAST_COVARIANCE = np.diag(SCALE**2)
+LAST_COVARIANCE[2:, 2:] += LAST @ LAST.T
 
 
 def dense_kl(prior):
@@ -59,21 +62,24 @@ def test_gradient_of_the_kl_is_that_of_differences(x64):
         assert float(slope[index]) == pytest.approx(float(expected), rel=1e-6)
 
 
-def check_covariance(draws):
-    error = np.abs(np.cov(np.asarray(draws).T) - COVARIANCE).max()
-    assert error < 0.05 * COVARIANCE.max()
+def check_covariance(draws, covariance=COVARIANCE):
+    error = np.abs(np.cov(np.asarray(draws).T) - covariance).max()
+    assert error < 0.05 * covariance.max()
 
 
-def test_draws_of_training_have_the_covariance():
+@pytest.mark.parametrize(
+    ("factor", "covariance"), [(FACTOR, COVARIANCE), (LAST, LAST_COVARIANCE)]
+)
+def test_draws_of_training_have_the_covariance(factor, covariance):
     none = jnp.zeros((0, 1)), jnp.zeros(0)
     q = MeanField(
         Unknowns(jnp.asarray(MEAN), *none),
         Unknowns(raw_scale_of(jnp.asarray(SCALE)), *none),
-        jnp.asarray(FACTOR),
+        jnp.asarray(factor),
     )
     normals = jax.random.normal(jax.random.key(0), (40_000, 8))
     draw = with_factor(q, reparameterise(q, normals[:, :6]), normals[:, 6:])
-    check_covariance(draw.weights)
+    check_covariance(draw.weights, covariance)
 
 
 def test_draws_of_predictions_have_the_covariance():
@@ -110,10 +116,6 @@ def test_a_fit_uses_them_and_is_saved(tmp_path):
 
 # ----- A factor of the last weights alone ---------------------------------------------
 
-LAST = FACTOR[2:]  # of the last four of six weights
-LAST_COVARIANCE = np.diag(SCALE**2)
-LAST_COVARIANCE[2:, 2:] += LAST @ LAST.T
-
 
 @pytest.mark.parametrize("prior", [np.array(0.7), RNG.uniform(0.3, 2.0, size=6)])
 def test_kl_of_a_factor_of_the_last_weights_is_that_with_zeros_before(x64, prior):
@@ -122,19 +124,6 @@ def test_kl_of_a_factor_of_the_last_weights_is_that_with_zeros_before(x64, prior
     found = factor_kl(jnp.asarray(LAST), scale, prior)
     expected = factor_kl(jnp.asarray(with_zeros), scale, prior)
     assert float(found) == pytest.approx(float(expected), rel=1e-12)
-
-
-def test_draws_move_the_last_weights_together():
-    none = jnp.zeros((0, 1)), jnp.zeros(0)
-    q = MeanField(
-        Unknowns(jnp.asarray(MEAN), *none),
-        Unknowns(raw_scale_of(jnp.asarray(SCALE)), *none),
-        jnp.asarray(LAST),
-    )
-    normals = jax.random.normal(jax.random.key(0), (40_000, 8))
-    draw = with_factor(q, reparameterise(q, normals[:, :6]), normals[:, 6:])
-    error = np.abs(np.cov(np.asarray(draw.weights).T) - LAST_COVARIANCE).max()
-    assert error < 0.05 * LAST_COVARIANCE.max()
 
 
 def test_the_last_layer_of_a_network_is_found():

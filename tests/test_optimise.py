@@ -355,8 +355,12 @@ def test_ctrl_c_ends_a_fit_with_what_it_has():
     assert np.all(np.isfinite(fit.posterior.scale.weights))
 
 
+# While a stage compiles, and in its first chunk.
+@pytest.mark.parametrize(
+    "where", ["optimise.RestartGroups", "restart_groups.run_chunk"]
+)
 def test_ctrl_c_before_the_first_chunk_of_a_later_stage_keeps_the_earlier_one(
-    monkeypatch,
+    monkeypatch, where
 ):
     driver = Driver()
     state = driver.run(Stage("first", ELBO, max_steps=250), MODEL, DATA, start())
@@ -364,26 +368,14 @@ def test_ctrl_c_before_the_first_chunk_of_a_later_stage_keeps_the_earlier_one(
     def interrupted(*_):
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("ncai.restart_groups.run_chunk", interrupted)
+    monkeypatch.setattr(f"ncai.{where}", interrupted)
     kept = driver.run(Stage("second", ELBO, max_steps=250), MODEL, DATA, state)
     assert_equal(kept, state)
     assert driver.interrupted
+    assert driver.stop_reasons[-1] == "second: interrupted after 0 steps"
     # With nothing before it, there is nothing to keep.
     with pytest.raises(KeyboardInterrupt):
         Driver().run(Stage("first", ELBO, max_steps=250), MODEL, DATA, start())
-
-
-def test_ctrl_c_while_a_later_stage_compiles_keeps_the_earlier_one(monkeypatch):
-    driver = Driver()
-    state = driver.run(Stage("first", ELBO, max_steps=250), MODEL, DATA, start())
-
-    def interrupted(*_):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr("ncai.optimise.RestartGroups", interrupted)
-    kept = driver.run(Stage("second", ELBO, max_steps=250), MODEL, DATA, state)
-    assert_equal(kept, state)
-    assert driver.stop_reasons[-1] == "second: interrupted after 0 steps"
 
 
 def test_ctrl_c_in_the_warm_start_goes_to_the_caller():

@@ -105,8 +105,8 @@ def _refuse_raw_table(estimator, X) -> None:
 # What scikit-learn says over many lines, with the array in it.
 _IN_ONE_SENTENCE = {
     "Expected 2D array, got 1D": "Expected 2D array, got 1D array as {0}: rows and "
-    "columns are needed. Reshape your data, by {0}.reshape(-1, 1) if it is one column.",
-    "Expected 2D array, got scalar": "Expected 2D array, got a single number as {0}. "
+    "columns are needed; Reshape your data, by {0}.reshape(-1, 1) if it is one column.",
+    "Expected 2D array, got scalar": "Expected 2D array, got a single number as {0}; "
     "Reshape your data into rows and columns.",
     "Complex data not supported": "Complex data not supported: every value of {0} and "
     "y must be a real number.",

@@ -10,8 +10,9 @@ from pathlib import Path
 import pandas as pd
 
 from ncai.atomic import replacing
-from ncai.bench.quality.methods import ALL_LEADS, CHOSEN_BY_VALIDATION
+from ncai.bench.quality.methods import ALL_LEADS, CHOSEN_BY_VALIDATION, CONFORMAL
 from ncai.bench.quality.problems import INNER, SPLITS
+from ncai.bench.quality.report import markdown_table, mean_table
 from ncai.bench.quality.store import Store
 from ncai.bench.quality.summary import Results
 
@@ -56,19 +57,12 @@ def leads_page(results: Results) -> str:
                     if method != base and base_of(method) == base
                 ]
         columns = ("lead", "change", *names, "better", "worse")
-        parts += _table(f"{title}: difference", columns, rows)
+        parts += markdown_table(f"{title}: difference", columns, rows)
     for title, metric, form in (
         ("Coverage of 95 % intervals", "coverage", "{:.1%}"),
         ("CPU seconds a fit, median", "cpu_seconds", "{:.3g}"),
     ):
-        rows = []
-        for method in results.methods():
-            values = [results.values(name, method, metric) for name in sets]
-            cells = [form.format(v.median()) if len(v) else "" for v in values]
-            if metric == "coverage":
-                cells = [form.format(v.mean()) if len(v) else "" for v in values]
-            rows.append([method, *cells])
-        parts += _table(title, ("lead", *names), rows)
+        parts += mean_table(results, title, sets, metric, form)
     return "\n".join(parts).rstrip() + "\n"
 
 
@@ -125,13 +119,7 @@ def _row(
 def _change(method: str) -> str:
     if method in CHOSEN_BY_VALIDATION:
         return CHOSEN + ", ".join(CHOSEN_BY_VALIDATION[method])
-    if method == "conformal":
+    if method in CONFORMAL:
         return "`ConformalRegressor`: intervals alone are corrected"
     change = ALL_LEADS[method]
     return f"`{json.dumps(change)}`"
-
-
-def _table(title: str, columns: tuple[str, ...], rows: list[list[str]]) -> list[str]:
-    lines = [f"## {title}", "", "| " + " | ".join(columns) + " |"]
-    lines.append("|" + "---|" * len(columns))
-    return [*lines, *("| " + " | ".join(row) + " |" for row in rows), ""]

@@ -51,9 +51,11 @@ def markdown(store: Store, results: Results, judged: str, command: str) -> str:
         ("Gap to the oracle, nats", synthetic, "gap"),
     ):
         parts += _scores(store, results, title, sets, metric)
-    parts += _means(results, "Coverage of 95 % intervals", real, "coverage", "{:.1%}")
-    parts += _means(results, "Width of 95 % intervals", real, "width", "{:.3g}")
-    parts += _means(
+    parts += mean_table(
+        results, "Coverage of 95 % intervals", real, "coverage", "{:.1%}"
+    )
+    parts += mean_table(results, "Width of 95 % intervals", real, "width", "{:.3g}")
+    parts += mean_table(
         results,
         "CPU seconds a fit, median",
         [*real, *synthetic],
@@ -70,7 +72,10 @@ def markdown(store: Store, results: Results, judged: str, command: str) -> str:
     return "\n".join(parts).rstrip() + "\n"
 
 
-def _table(title: str, columns: Sequence[str], rows: list[list[str]]) -> list[str]:
+def markdown_table(
+    title: str, columns: Sequence[str], rows: list[list[str]]
+) -> list[str]:
+    """Lines of a table under a heading."""
     lines = [f"## {title}", "", "| " + " | ".join(columns) + " |"]
     lines.append("|" + "---|" * len(columns))
     return [*lines, *("| " + " | ".join(row) + " |" for row in rows), ""]
@@ -97,12 +102,13 @@ def _scores(
                 text = f"**{text}**"
             cells.append(text if entry.complete else f"{text} ({entry.count})")
         rows.append([method, *cells])
-    return _table(title, ("method", *sets), rows)
+    return markdown_table(title, ("method", *sets), rows)
 
 
-def _means(
+def mean_table(
     results: Results, title: str, sets: list[str], metric: str, form: str
 ) -> list[str]:
+    """A metric of every method: means over splits, medians of seconds."""
     if not sets:
         return []
     rows = []
@@ -115,13 +121,13 @@ def _means(
             middle = values.median() if "seconds" in metric else values.mean()
             cells.append(form.format(middle) if len(values) else "")
         rows.append([method, *cells])
-    return _table(title, ("method", *sets), rows)
+    return markdown_table(title, ("method", *sets), rows)
 
 
 def _targets(results: Results, judged: str) -> list[str]:
     lines = check_targets(results, judged)
     rows = [[line.target, line.found, MET[line.met]] for line in lines]
-    return _table(f"Targets, for `{judged}`", ("target", "found", "met"), rows)
+    return markdown_table(f"Targets, for `{judged}`", ("target", "found", "met"), rows)
 
 
 def published_table() -> pd.DataFrame:
@@ -139,7 +145,7 @@ def _published(results: Results) -> list[str]:
         for p in found
     ]
     columns = ("method", "set", "NLL here", "published", "verdict", "source")
-    return _table("Peers beside their published NLL", columns, rows)
+    return markdown_table("Peers beside their published NLL", columns, rows)
 
 
 def _settings(store: Store, results: Results) -> list[str]:
@@ -160,7 +166,7 @@ def _settings(store: Store, results: Results) -> list[str]:
     if not rows:
         return []
     columns = ("method", "set", "points tried", "chosen", "seconds")
-    return _table("Tuned on the first split", columns, rows)
+    return markdown_table("Tuned on the first split", columns, rows)
 
 
 def _origin(store: Store, results: Results) -> list[str]:
