@@ -87,8 +87,8 @@ class BNNLVRegressor(RegressorMixin, BaseEstimator):
         noise_prior: the same for the noise.
         noise_starts: where learned noise begins, restart by restart in turn.
         variance_form: "paper" or "exact" empirical Bayes.
-        hz_weight: lambda_1, penalty on z not being Gaussian; 0 is off. With "iwae" this
-            and the next two are off unless given; the other methods have no penalties.
+        hz_weight: lambda_1, penalty on z not being Gaussian; 0 is off. This
+            and the next two are of "ncai"; with "iwae" they are off unless given.
         offdiagonal_weight: lambda_2, penalty on correlated dimensions of z; 0 is off.
         dependence_weight: lambda_3, penalty on z depending on x and y; 0 is off.
         hz_tolerance: eps_T.

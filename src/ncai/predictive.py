@@ -18,9 +18,11 @@ from ncai.row_map import map_mixtures
 from ncai.types import WeightDraws
 
 SMALLEST_TAIL = 1e-30  # probabilities are 32-bit numbers
-# Where fewer components than these, and of all, make a density it takes others.
+# A density that is made by fewer components than this (or than this share of all, where
+# there are few) is computed anew by TAIL_NODES values of z for each W.
 FEWEST_COMPONENTS, LEAST_SHARE = 30, 0.01
-TAIL_NODES, TAIL_PARTS = 64, 8
+TAIL_NODES = 64
+TAIL_PARTS = 8  # of the draws of W, one after another, to save memory
 
 
 class PredictiveDistribution:
