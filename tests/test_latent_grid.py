@@ -11,8 +11,11 @@ from ncai.networks import MLP, FlatNetwork
 NODES = jnp.linspace(-4.0, 4.0, 33)[:, None]
 
 
-def setting(activation="leaky_relu", hidden=(7,), outputs=2, latent_dim=1):
-    network = FlatNetwork(MLP(hidden, activation), 3, latent_dim, outputs)
+def setting(
+    activation="leaky_relu", hidden=(7,), outputs=2, latent_dim=1, latent_hidden=()
+):
+    mlp = MLP(hidden, activation, latent_hidden=latent_hidden)
+    network = FlatNetwork(mlp, 3, latent_dim, outputs)
     keys = jax.random.split(jax.random.key(0), 3)
     inputs = jax.random.normal(keys[0], (11, 3))
     weights = jax.random.normal(keys[1], (network.num_weights,))
@@ -29,8 +32,13 @@ def plain(network, weights, inputs, nodes=NODES):
 
 @pytest.mark.parametrize("activation", ["leaky_relu", "relu", "silu", "tanh"])
 @pytest.mark.parametrize("hidden", [(7,), (5, 4)])
-def test_values_and_gradients_are_those_of_the_network(activation, hidden):
-    network, weights, inputs, factors = setting(activation, hidden)
+@pytest.mark.parametrize("latent_hidden", [(), (3,), (3, 2)])
+def test_values_and_gradients_are_those_of_the_network(
+    activation, hidden, latent_hidden
+):
+    network, weights, inputs, factors = setting(
+        activation, hidden, latent_hidden=latent_hidden
+    )
 
     def through(function):
         return jax.value_and_grad(
@@ -56,15 +64,22 @@ def test_hidden_nodes_that_z_does_not_move():
     np.testing.assert_allclose(found, expected, rtol=2e-3, atol=2e-3)
 
 
-def test_two_latent_dimensions():
-    network, weights, inputs, _ = setting(latent_dim=2)
-    nodes = jax.random.normal(jax.random.key(4), (9, 2))
-    np.testing.assert_allclose(
-        outputs_at_nodes(network, weights, inputs, nodes),
-        plain(network, weights, inputs, nodes),
-        rtol=1e-5,
-        atol=1e-5,
+@pytest.mark.parametrize("activation", ["leaky_relu", "silu"])
+@pytest.mark.parametrize("latent_hidden", [(), (3,)])
+def test_two_latent_dimensions(activation, latent_hidden):
+    network, weights, inputs, factors = setting(
+        activation, latent_dim=2, latent_hidden=latent_hidden
     )
+    nodes = jax.random.normal(jax.random.key(4), (9, 2))
+    found, expected = (
+        jax.value_and_grad(lambda w, f=f: jnp.sum(factors[:, :9] * f(w)))(weights)
+        for f in (
+            lambda w: outputs_at_nodes(network, w, inputs, nodes),
+            lambda w: plain(network, w, inputs, nodes),
+        )
+    )
+    np.testing.assert_allclose(found[0], expected[0], rtol=1e-4)
+    np.testing.assert_allclose(found[1], expected[1], rtol=2e-3, atol=2e-3)
 
 
 @pytest.mark.parametrize("activation", ["leaky_relu", "silu"])

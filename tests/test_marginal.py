@@ -18,7 +18,11 @@ from ncai.inference.marginal import (
 from ncai.model import Model, NoiseMoments, Variance, initial_priors
 from ncai.networks import MLP, FlatNetwork
 from ncai.objectives.elbo import NegativeElbo
-from ncai.objectives.marginal import NegativeMarginalElbo, smoothed_log_likelihood
+from ncai.objectives.marginal import (
+    NegativeMarginalElbo,
+    limited_rise,
+    smoothed_log_likelihood,
+)
 from ncai.quadrature import latent_rule, marginal_log_likelihood
 from ncai.types import Data, Unknowns
 from ncai.variational import MeanField, raw_scale_of
@@ -247,6 +251,55 @@ def test_gradient_of_the_smoothed_likelihood_is_that_of_differences(x64):
         step = jnp.zeros_like(weights).at[i].set(1e-6)
         slope = (value(weights + step) - value(weights - step)) / 2e-6
         assert gradient[i] == pytest.approx(float(slope), rel=1e-4, abs=1e-4)
+
+
+def test_rise_at_a_node():
+    left = jnp.asarray([1.0, 1.0, 1.0, 1.0, -2.0, -0.1, 0.0])
+    right = jnp.asarray([1.0, 3.0, 20.0, 0.0, -4.0, -20.0, 0.0])
+    # A line, a bend, the foot of a step, its end, a falling bend, a falling step, none.
+    expected = [1.0, 2.0, 2.0, 0.0, -3.0, -0.2, 0.0]
+    np.testing.assert_allclose(limited_rise(left, right), expected, rtol=1e-6)
+    np.testing.assert_allclose(limited_rise(right, left), expected, rtol=1e-6)
+    slopes = jax.grad(lambda a: jnp.sum(limited_rise(a, right)))(left)
+    assert np.isfinite(slopes).all()
+    peak = limited_rise(jnp.asarray([1.0, -1.0]), jnp.asarray([-3.0, 0.5]))
+    np.testing.assert_array_equal(peak, [0.0, 0.0])
+
+
+def test_a_step_in_z_gives_two_humps_that_do_not_run_into_each_other():
+    # f = tanh(200 z): y is -1 or 1, and only the noise is added to that.
+    model = Model(
+        FlatNetwork(MLP((1,), "tanh"), 1, 1, 1),
+        Variance(jnp.asarray(1.0)),
+        Variance(jnp.asarray(1.0)),
+        Variance(jnp.asarray([0.01])),
+    )
+    tree = [
+        {
+            "input": jnp.zeros((1, 1)),
+            "latent": jnp.full((1, 1), 200.0),
+            "bias": jnp.zeros(1),
+        },
+        {"weight": jnp.ones((1, 1)), "bias": jnp.zeros(1)},
+    ]
+    targets = np.repeat([-1.1, 0.0, 1.0], [8, 4, 8])[:, None]
+    data = DATA._replace(targets=jnp.asarray(targets, jnp.float32))
+    noise = NoiseMoments(jnp.log(jnp.asarray([0.01])), jnp.asarray([100.0]))
+    found = [
+        smoothed_log_likelihood(
+            model,
+            data._replace(row_weights=jnp.asarray(targets[:, 0] == y, float)),
+            latent_rule(1, NODES[1], REACH).nodes,
+            model.network.flatten(tree),
+            noise,
+            jnp.asarray(1.0),
+        )
+        / np.sum(targets == y)
+        for y in (-1.1, 0.0, 1.0)
+    ]
+    humps = np.logaddexp(norm.logpdf(targets, -1, 0.1), norm.logpdf(targets, 1, 0.1))
+    expected = humps[[0, 8, 12], 0] - np.log(2)
+    np.testing.assert_allclose(found, expected, atol=0.01)
 
 
 # ----- Blocks of rows -----------------------------------------------------------------

@@ -57,6 +57,37 @@ def test_mlp_equals_matrix_products(hidden, latent_dim, output_dim):
     np.testing.assert_allclose(one, found[2], rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("latent_layer", ["first", "last"])
+@pytest.mark.parametrize("own", [(4,), (4, 2)])
+def test_layers_of_z_alone_equal_matrix_products(latent_layer, own):
+    flat = FlatNetwork(MLP((5, 3), "tanh", latent_layer, own), 2, 1, 1)
+    weights = flat.unflatten(flat.init(jax.random.key(0)) + 0.1)
+    x, z = np.array([0.3, -1.2]), np.array([0.7])
+    first, second, last = weights
+    entry = first if latent_layer == "first" else second
+    for layer in entry["latent_layers"]:
+        z = np.tanh(z @ layer["weight"] + layer["bias"])
+    moves = z @ entry["latent"]
+    moved = [moves if entry is layer else 0 for layer in (first, second)]
+    out = x @ first["input"] + first["bias"] + moved[0]
+    out = np.tanh(out) @ second["weight"] + second["bias"] + moved[1]
+    expected = np.tanh(out) @ last["weight"] + last["bias"]
+    found = flat.network.apply(weights, jnp.asarray(x), jnp.asarray([0.7]))
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+    widths = (1, *own)
+    own_size = sum((a + 1) * b for a, b in pairwise(widths))
+    into = 5 if latent_layer == "first" else 3
+    plain = FlatNetwork(MLP((5, 3)), 2, 0, 1).num_weights
+    assert flat.num_weights == plain + own_size + own[-1] * into
+
+
+def test_without_z_there_are_no_layers_of_its_own():
+    assert (
+        FlatNetwork(MLP((5,), latent_hidden=(4,)), 2, 0, 1).num_weights
+        == FlatNetwork(MLP((5,)), 2, 0, 1).num_weights
+    )
+
+
 def test_flat_vectors_and_pytrees_are_one_to_one():
     flat = FlatNetwork(MLP((3, 4)), 2, 1, 2)
     vector = jnp.arange(float(flat.num_weights))
@@ -110,6 +141,8 @@ def test_bad_settings_are_named():
         MLP((5,), "rulu")
     with pytest.raises(ValueError, match=r"hidden=\(5, 0\)"):
         MLP((5, 0))
+    with pytest.raises(ValueError, match=r"latent_hidden=\(0,\) must hold whole"):
+        MLP((5,), latent_hidden=(0,))
 
 
 # ----- One compiled program for equal networks ----------------------------------------

@@ -35,7 +35,7 @@ from ncai.predictive import PredictiveDistribution
 from ncai.progress import progress_bar
 from ncai.quadrature import LARGEST_DIM
 from ncai.rounded import predictive_of
-from ncai.settings import EXACT_IN_LATENTS, resolve, whole_number
+from ncai.settings import EXACT_IN_LATENTS, layer_widths, resolve, whole_number
 from ncai.trials import fit_scaled
 
 
@@ -60,6 +60,8 @@ class BNNLVRegressor(RegressorMixin, BaseEstimator):
         activation: of the hidden layers, by name.
         latent_layer: the hidden layer that z enters: "first", beside X, or "last",
             which makes "marginal" with several layers far quicker.
+        latent_hidden: nodes in hidden layers that z goes through by itself before it
+            enters, which make steps in z easy (noise of two humps); () for none.
         network: a network of your own (see `ncai.Network`) in place of the MLP.
         n_restarts: random starts, trained side by side.
         max_steps: limit on the steps of the main training (`stop_reasons_` tells what
@@ -197,6 +199,7 @@ class BNNLVRegressor(RegressorMixin, BaseEstimator):
         *,
         activation=None,
         latent_layer=None,
+        latent_hidden=None,
         network=None,
         n_restarts=None,
         max_steps=None,
@@ -250,6 +253,7 @@ class BNNLVRegressor(RegressorMixin, BaseEstimator):
         self.hidden = hidden
         self.activation = activation
         self.latent_layer = latent_layer
+        self.latent_hidden = latent_hidden
         self.network = network
         self.n_restarts = n_restarts
         self.max_steps = max_steps
@@ -396,18 +400,11 @@ class BNNLVRegressor(RegressorMixin, BaseEstimator):
 
     def _network(self, settings: Mapping[str, Any]) -> Network:
         if self.network is None:
-            widths = np.atleast_1d(np.asarray(settings["hidden"], object))
-            if widths.ndim > 1 or not all(
-                isinstance(width, int | np.integer) and not isinstance(width, bool)
-                for width in widths
-            ):
-                raise ValueError(
-                    f"hidden={settings['hidden']!r} must be a list of whole numbers."
-                )
             return MLP(
-                tuple(int(width) for width in widths),
+                layer_widths("hidden", settings["hidden"]),
                 settings["activation"],
                 settings["latent_layer"],
+                layer_widths("latent_hidden", settings["latent_hidden"]),
             )
         if isinstance(self.network, type):
             name = self.network.__name__

@@ -199,6 +199,7 @@ def _restore(cls, header: dict, arrays: dict, network, path):
         "weight_groups": "all",
         "target_transform": "none",
         "latent_layer": "first",
+        "latent_hidden": (),
         "n_folds": 0,
         "rounding": "ignore",
     }

@@ -1,13 +1,15 @@
 """f(x_n, z_m; W) for every row and every node of z at once, and its gradient.
 
-Any network can be evaluated node by node. Most have one latent, which enters the last
-hidden layer, so that the sum of hidden node h is offset[h, n] + b[h] z[m]; that makes
-both passes several times cheaper for the two kinds of activation in use:
+Any network can be evaluated node by node. In most z enters the last hidden layer, so
+that the sum of hidden node h is offset[h, n] + move[h, m], of what x says and what z
+says; that makes both passes several times cheaper for the two kinds of activation in
+use:
 
-- Piecewise linear: in z each hidden node is off on one side of a threshold and on at
-  the other, so sums over nodes of z are differences of running sums, and the gradient
-  needs no pass over rows x nodes x hidden.
-- Silu: exp(-(offset + b z)) is a product of two, each of which needs few exponentials.
+- Piecewise linear, where z is one number and enters as it is: each hidden node is off
+  on one side of a threshold of z and on at the other, so sums over nodes of z are
+  differences of running sums, and the gradient needs no pass over rows x nodes x
+  hidden.
+- Silu: exp(-(offset + move)) is a product of two, each of which needs few exponentials.
   One hidden node is done after the other, and again for the gradient, so that all of
   it stays in the cache.
 """
@@ -33,30 +35,33 @@ def outputs_at_nodes(
     With one latent dimension the nodes must be equispaced and ascending.
     """
     tree = network.unflatten(weights)
+    inner = network.network
     if not _latent_enters_last(network):
         by_row = jax.vmap(
-            lambda x: jax.vmap(lambda z: network.network.apply(tree, x, z))(latents)
+            lambda x: jax.vmap(lambda z: inner.apply(tree, x, z))(latents)
         )(inputs)
         return jnp.moveaxis(by_row, (0, 1, 2), (2, 1, 0))
-    inner = network.network
     assert isinstance(inner, MLP)
     entry, last = tree[-2:]
     offsets = inner.before_latents(tree, inputs).T
-    parts = offsets, entry["latent"][0], last["weight"], latents[:, 0]
     if inner.activation == "silu":
-        outputs = _silu_grid(*parts)
+        moves = inner.latent_part(tree, latents).T
+        outputs = _silu_grid(offsets, moves, last["weight"])
     else:
+        parts = offsets, entry["latent"][0], last["weight"], latents[:, 0]
         outputs = _one_layer_grid(SLOPE_BELOW[inner.activation], *parts)
     return outputs + last["bias"][:, None, None]
 
 
 def _latent_enters_last(network: FlatNetwork) -> bool:
-    """Whether one latent enters the last hidden layer, of an activation known here."""
+    """Whether z enters the last hidden layer in one of the two ways known here."""
     inner = network.network
-    if type(inner) is not MLP or not inner.hidden or network.latent_dim != 1:
+    if type(inner) is not MLP or not inner.hidden or not network.latent_dim:
         return False
-    known = inner.activation == "silu" or inner.activation in SLOPE_BELOW
-    return known and inner.latent_entry == len(inner.hidden) - 1
+    if inner.latent_entry < len(inner.hidden) - 1:
+        return False
+    as_it_is = network.latent_dim == 1 and not inner.latent_hidden
+    return inner.activation == "silu" or (as_it_is and inner.activation in SLOPE_BELOW)
 
 
 def _grid_forward(slope, offsets, latent_weights, last, nodes):
@@ -138,69 +143,64 @@ _one_layer_grid.defvjp(_grid_saved, _grid_backward)
 LARGEST_EXPONENT = 87.0
 
 
-def _silu_of_hidden_node(offset, latent_weight, nodes):
+def _silu_of_hidden_node(offset, move):
     """Of one hidden node: sums before it and their logistic, at nodes x rows.
 
     The product is of fourth roots, so that parts of a sum may be as far apart as four
     times the largest exponent. One too large or too small for a float gives the limits
     0 and 1 of the logistic, as it should.
     """
-    moved = latent_weight * nodes
     by_row, by_node = (
         jnp.exp(jnp.clip(-0.25 * part, -LARGEST_EXPONENT, LARGEST_EXPONENT))
-        for part in (offset, moved)
+        for part in (offset, move)
     )
     root = by_row[None, :] * by_node[:, None]
     square = root * root
-    return offset[None, :] + moved[:, None], 1 / (1 + square * square)
+    return offset[None, :] + move[:, None], 1 / (1 + square * square)
 
 
-def _silu_forward(offsets, latent_weights, last, nodes):
-    """Sum over hidden nodes h of last[h, l] * silu(offsets[h, n] + b[h] z[m])."""
+def _silu_forward(offsets, moves, last):
+    """Sum over hidden nodes h of last[h, l] * silu(offsets[h, n] + moves[h, m])."""
 
     def add_hidden_node(total, node):
-        offset, latent_weight, out = node
-        before, logistic = _silu_of_hidden_node(offset, latent_weight, nodes)
+        offset, move, out = node
+        before, logistic = _silu_of_hidden_node(offset, move)
         return total + out[:, None, None] * (before * logistic), None
 
-    zeros = jnp.zeros((last.shape[1], len(nodes), offsets.shape[1]), offsets.dtype)
-    return jax.lax.scan(add_hidden_node, zeros, (offsets, latent_weights, last))[0]
+    zeros = jnp.zeros((last.shape[1], moves.shape[1], offsets.shape[1]), offsets.dtype)
+    return jax.lax.scan(add_hidden_node, zeros, (offsets, moves, last))[0]
 
 
 @jax.custom_vjp
 def _silu_grid(
     offsets: Float[Array, "H N"],
-    latent_weights: Float[Array, "H"],
+    moves: Float[Array, "H M"],
     last: Float[Array, "H L"],
-    nodes: Float[Array, "M"],
 ) -> Float[Array, "L M N"]:
-    return _silu_forward(offsets, latent_weights, last, nodes)
+    return _silu_forward(offsets, moves, last)
 
 
-def _silu_saved(offsets, latent_weights, last, nodes):
-    outputs = _silu_forward(offsets, latent_weights, last, nodes)
-    return outputs, (offsets, latent_weights, last, nodes)
+def _silu_saved(offsets, moves, last):
+    return _silu_forward(offsets, moves, last), (offsets, moves, last)
 
 
 def _silu_backward(saved, gradient):
-    offsets, latent_weights, last, nodes = saved
+    offsets, moves, last = saved
 
     def of_hidden_node(_, node):
-        offset, latent_weight, out = node
-        before, logistic = _silu_of_hidden_node(offset, latent_weight, nodes)
+        offset, move, out = node
+        before, logistic = _silu_of_hidden_node(offset, move)
         after = before * logistic
         slope = logistic + after * (1 - logistic)
         to_before = jnp.tensordot(out, gradient, 1) * slope
-        to_offset = jnp.sum(to_before, axis=0)
-        to_latent_weight = jnp.sum(to_before, axis=1) @ nodes
         return None, (
-            to_offset,
-            to_latent_weight,
+            jnp.sum(to_before, axis=0),
+            jnp.sum(to_before, axis=1),
             jnp.sum(gradient * after, axis=(1, 2)),
         )
 
-    _, found = jax.lax.scan(of_hidden_node, None, (offsets, latent_weights, last))
-    return (*found, None)
+    _, found = jax.lax.scan(of_hidden_node, None, (offsets, moves, last))
+    return found
 
 
 _silu_grid.defvjp(_silu_saved, _silu_backward)

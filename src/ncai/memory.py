@@ -94,7 +94,8 @@ def prediction_bytes(
 def hidden_values(network: FlatNetwork) -> int:
     """Numbers in the hidden layers for one row; a guess for a network of one's own."""
     if isinstance(network.network, MLP):
-        return sum(network.network.hidden) + network.output_dim
+        own = network.network.latent_hidden if network.latent_dim else ()
+        return sum(network.network.hidden) + sum(own) + network.output_dim
     inputs = network.input_dim + network.latent_dim + 1
     return max(network.num_weights // inputs, network.output_dim)
 

@@ -54,11 +54,15 @@ class MLP:
         latent_layer: which hidden layer z enters: the "first", beside x (the paper's),
             or the "last". With one hidden layer they are the same. With more, "last"
             makes integrals over z far cheaper: what comes before depends on x alone.
+        latent_hidden: nodes in hidden layers that z goes through by itself before it
+            enters. They make steps in z easy (noise of two humps), and cost next to
+            nothing: they depend on z alone.
     """
 
     hidden: tuple[int, ...] = (50,)
     activation: str = "leaky_relu"
     latent_layer: str = "first"
+    latent_hidden: tuple[int, ...] = ()
 
     def __post_init__(self):
         if str(self.activation) not in ACTIVATIONS:
@@ -70,32 +74,36 @@ class MLP:
             raise ValueError(
                 f"latent_layer={self.latent_layer!r} must be 'first' or 'last'."
             )
-        if any(int(width) < 1 for width in self.hidden):
-            raise ValueError(
-                f"hidden={self.hidden!r} must hold whole numbers of at least 1."
-            )
+        for name in ("hidden", "latent_hidden"):
+            widths = getattr(self, name)
+            if any(int(width) < 1 for width in widths):
+                raise ValueError(
+                    f"{name}={widths!r} must hold whole numbers of at least 1."
+                )
 
     def init(
         self, key: PRNGKeyArray, input_dim: int, latent_dim: int, output_dim: int
     ) -> Weights:
         """Xavier-normal weights with gain 1 (the paper's start), zero biases."""
         entry = self.latent_entry
+        own = self.latent_hidden if latent_dim else ()
+        latent_widths = (latent_dim, *own)
         fans_in = [input_dim, *self.hidden]
-        fans_in[entry] += latent_dim
+        fans_in[entry] += latent_widths[-1]
         fans_out = [*self.hidden, output_dim]
         keys = jax.random.split(key, len(fans_out))
-        layers = []
-        for layer_key, fan_in, fan_out in zip(keys, fans_in, fans_out, strict=True):
-            std = (2.0 / max(fan_in + fan_out, 1)) ** 0.5
-            layers.append(
-                {
-                    "weight": std * jax.random.normal(layer_key, (fan_in, fan_out)),
-                    "bias": jnp.zeros(fan_out),
-                }
-            )
+        layers = [
+            _xavier(*sizes) for sizes in zip(keys, fans_in, fans_out, strict=True)
+        ]
         joint = layers[entry].pop("weight")
-        split = fans_in[entry] - latent_dim
+        split = fans_in[entry] - latent_widths[-1]
         layers[entry] |= {"weight": joint[:split], "latent": joint[split:]}
+        if own:
+            own_keys = jax.random.split(jax.random.fold_in(key, 1), len(own))
+            layers[entry]["latent_layers"] = [
+                _xavier(*sizes)
+                for sizes in zip(own_keys, latent_widths, own, strict=False)
+            ]
         layers[0]["input"] = layers[0].pop("weight")
         return layers
 
@@ -115,6 +123,16 @@ class MLP:
             out = activation(out) @ layer["weight"] + layer["bias"]
         return out
 
+    def latent_part(
+        self, weights: Weights, latents: Float[Array, "*M K"]
+    ) -> Float[Array, "*M H"]:
+        """What z adds to the sums of the layer that it enters."""
+        layer = weights[self.latent_entry]
+        for own in layer.get("latent_layers", ()):
+            latents = latents @ own["weight"] + own["bias"]
+            latents = ACTIVATIONS[self.activation](latents)
+        return latents @ layer["latent"]
+
     def apply(
         self, weights: Weights, inputs: Float[Array, "D"], latents: Float[Array, "K"]
     ) -> Float[Array, "L"]:
@@ -122,10 +140,18 @@ class MLP:
         activation = ACTIVATIONS[self.activation]
         out = self.before_latents(weights, inputs)
         if latents.shape[-1]:
-            out = out + latents @ weights[self.latent_entry]["latent"]
+            out = out + self.latent_part(weights, latents)
         for layer in weights[self.latent_entry + 1 :]:
             out = activation(out) @ layer["weight"] + layer["bias"]
         return out
+
+
+def _xavier(key: PRNGKeyArray, fan_in: int, fan_out: int) -> dict[str, Array]:
+    std = (2.0 / max(fan_in + fan_out, 1)) ** 0.5
+    return {
+        "weight": std * jax.random.normal(key, (fan_in, fan_out)),
+        "bias": jnp.zeros(fan_out),
+    }
 
 
 def _check_network(network, shapes, input_dim: int, latent_dim: int, output_dim: int):

@@ -61,6 +61,7 @@ _SMALL_NETWORK = {
     "hidden": (50,),
     "activation": "leaky_relu",
     "latent_layer": "first",
+    "latent_hidden": (),
     "n_restarts": 10,
     "n_folds": 0,
     "validation_fraction": 0.1,
@@ -139,6 +140,7 @@ METHOD_PRESETS: dict[tuple[str, str], dict[str, Any]] = {
         "hidden": (50, 50),
         "activation": "silu",
         "latent_layer": "last",
+        "latent_hidden": (20,),
         "n_restarts": 16,
         "n_folds": 8,
         "max_steps": 4_000,
@@ -293,6 +295,17 @@ def check(s: Mapping[str, Any]) -> None:
                 f"inference={name!r} starts at 'random', 'ncai' or given values, and "
                 "holds no means."
             )
+
+
+def layer_widths(name: str, value: Any) -> tuple[int, ...]:
+    """Nodes of hidden layers, from a whole number or a list of them."""
+    widths = np.atleast_1d(np.asarray(value, object))
+    if widths.ndim > 1 or not all(
+        isinstance(width, int | np.integer) and not isinstance(width, bool)
+        for width in widths
+    ):
+        raise ValueError(f"{name}={value!r} must be a list of whole numbers.")
+    return tuple(int(width) for width in widths)
 
 
 def build_model(s: Mapping[str, Any], network: FlatNetwork) -> Model:

@@ -205,9 +205,9 @@ def smoothed_log_likelihood(
 
     Nodes h apart with weights of N(0, 1 - c h^2), each blurred by N(0, c h^2), add up
     to N(0, 1) but for a ripple of 2 exp(-2 pi^2 c), 1.4 % at c = 1/4. Within the blur f
-    is taken as linear, its rise being that between the neighbours, so a node's density
-    of y is Gaussian with covariance s_eps + c rise rise^T. For a linear f this is the
-    exact density whatever the noise.
+    is taken as linear, its rise being that between the neighbours (see `limited_rise`),
+    so a node's density of y is Gaussian with covariance s_eps + c rise rise^T. For a
+    linear f this is the exact density whatever the noise.
     """
     spacing = nodes[1, 0] - nodes[0, 0]
     latents = jnp.sqrt(latent_variance) * nodes
@@ -216,7 +216,7 @@ def smoothed_log_likelihood(
     padded = jnp.concatenate(
         [2 * before - outputs[:, 1:2], outputs, 2 * after - outputs[:, -2:-1]], axis=1
     )
-    rise = 0.5 * (padded[:, 2:] - padded[:, :-2])
+    rise = limited_rise(outputs - padded[:, :-2], padded[:, 2:] - outputs)
     residuals = data.targets.T[:, None] - outputs  # [L, M, N]
     precision = noise.precision[:, None, None]
     # The covariance of y is diagonal plus c rise rise^T: the square is completed in the
@@ -232,3 +232,16 @@ def smoothed_log_likelihood(
         model.network.output_dim * LOG_2PI + log_scale + squares
     )
     return data.row_weights @ logsumexp(log_parts, axis=0)
+
+
+def limited_rise(
+    left: Float[Array, "L M N"], right: Float[Array, "L M N"]
+) -> Float[Array, "L M N"]:
+    """The rise of f at a node, from those to its neighbours: their average.
+
+    But at most twice the smaller, and 0 at a peak: beside a step of f the average would
+    be half of the step, and blur what lies on either side of it, such as two humps.
+    """
+    most = 2 * jnp.minimum(jnp.abs(left), jnp.abs(right))
+    limited = jnp.clip(0.5 * (left + right), -most, most)
+    return jnp.where(left * right > 0, limited, 0.0)

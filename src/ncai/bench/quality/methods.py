@@ -37,16 +37,10 @@ LEADS: dict[str, dict[str, Any]] = {
     "from_ncai_start": {"start": "ncai"},
     "no_transform": {"target_transform": "none"},
     "yeo_johnson": {"target_transform": "yeo_johnson"},
-    "rounded": {"rounding": "ignore"},
-    "unrounded": {"rounding": "smooth"},
     "one_layer": {"hidden": (50,)},
-    "leaky_relu": {"activation": "leaky_relu"},
     "wide": {"hidden": (100, 100)},
     "warm": {"temperature": 1.0},
     "cold": {"temperature": 0.001},
-    "cool": {"temperature": 0.05},
-    "three_temperatures": {"temperature": (0.001, 0.1, 1.0), "n_restarts": 24},
-    "fewer_folds": {"n_folds": 4},
     "fixed_noise": {"noise_variance": 0.1},
     "low_noise": {"noise_prior": (1.0, 0.0005)},
     "best_restart": {"keep": "best"},
@@ -56,6 +50,7 @@ LEADS: dict[str, dict[str, Any]] = {
     "by_input": {"weight_groups": "input"},
     "two_latents": {"latent_dim": 2},
     "no_latent": {"latent_dim": 0},
+    "no_latent_layer": {"latent_hidden": ()},
     "narrow_latents": {"latent_variance": 1.0},
     "wide_latents": {"latent_variance": 16.0},
     "snapshots": {"n_snapshots": 2},
@@ -82,6 +77,7 @@ LEADS: dict[str, dict[str, Any]] = {
 WHOLE = {"max_steps": 4000}
 WHOLE_LEADS: dict[str, dict[str, Any]] = {
     "whole": {},
+    "no_latent_layer_whole": {"latent_hidden": ()},
     "narrow_latents_whole": {"latent_variance": 1.0},
     "wide_latents_whole": {"latent_variance": 10.0},
 }
