@@ -1,41 +1,80 @@
 """Active learning on noisy data: epistemic against random and total uncertainty.
 
-    python scripts/active_learning.py                 # small: three seeds, short fits
-    python scripts/active_learning.py --seeds 10 --rounds 12 --steps 4000
+    python scripts/active_learning.py --seeds 10
+    python scripts/active_learning.py --seeds 3 --task clusters    # a part of that
 
-Writes curves.csv and curves.png into results/active_learning.
+Two tasks. "clusters": the set "depeweg", about 7 sin(x) + 3 |cos(x / 2)| z; rows of the
+pool lie in three clusters, those of the test anywhere between the ends, so random
+labels seldom fall between the clusters. "half_noisy": a curve whose right third is very
+noisy, under an even pool; the first labels are all from the left half.
+
+Writes curves.csv, curves.png and wins.md into results/active_learning after each curve;
+the same command goes on where it was stopped.
 """
 
 import argparse
-import csv
+from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
+import pandas as pd
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from ncai import BNNLVRegressor, acquisition
+from ncai.atomic import replacing
+from ncai.datasets import make_dataset
 
 STRATEGIES = {"random": "#4d4d4d", "total": "#0072b2", "epistemic": "#d55e00"}
 FIRST, BATCH, POOL, TEST = 20, 10, 400, 400
-FIELDS = ("seed", "strategy", "labels", "rmse_of_mean", "log_likelihood", "noisy_share")
-# Rows of one batch are at least so far apart.
-APART = 0.25
-# Where the noise is wide: labels there teach little.
-NOISY_FROM = 1.0
+APART = 0.04  # of the range of x: rows of one batch are at least so far apart
+# Short fits: some tens of labels need no more. The default in all else.
+SETTINGS = {"max_steps": 1000, "n_weight_draws": 256}
 
 
-def true_mean(x):
-    return np.sin(2 * x) + 0.3 * x
+class Task(NamedTuple):
+    """Rows to label and rows to test, and which are labelled at first."""
+
+    pool: np.ndarray
+    answers: np.ndarray
+    test_x: np.ndarray
+    test_y: np.ndarray
+    true_mean: np.ndarray
+    first: np.ndarray
 
 
-def noise_std(x):
-    return np.where(x > NOISY_FROM, 1.5, 0.1)
+def clusters(rng) -> Task:
+    seed = int(rng.integers(2**31))
+    data = make_dataset("depeweg", seed, num_train=POOL)
+    test_x = rng.uniform(-5.5, 5.5, (TEST, 1))
+    test_y = data.oracle.sample(test_x, seed)[:, 0]
+    mean = data.oracle.mean(test_x)[:, 0]
+    first = rng.permutation(POOL)[:FIRST]
+    return Task(
+        data.train.inputs, data.train.targets[:, 0], test_x, test_y, mean, first
+    )
 
 
-def draw(rng, size):
-    x = rng.uniform(-3, 3, size)
-    return x[:, None], true_mean(x) + noise_std(x) * rng.standard_normal(size)
+def half_noisy(rng) -> Task:
+    def mean(x):
+        return np.sin(2 * x) + 0.3 * x
+
+    def draw(size):
+        x = rng.uniform(-3, 3, size)
+        noise = np.where(x > 1, 1.5, 0.1)
+        return x[:, None], mean(x) + noise * rng.standard_normal(size)
+
+    pool, answers = draw(POOL)
+    test_x, test_y = draw(TEST)
+    first = np.flatnonzero(pool[:, 0] < 0)[:FIRST]
+    return Task(pool, answers, test_x, test_y, mean(test_x[:, 0]), first)
+
+
+TASKS: dict[str, Callable[..., Task]] = {
+    "clusters": clusters,
+    "half_noisy": half_noisy,
+}
 
 
 def choose(strategy, model, pool, rng):
@@ -44,97 +83,121 @@ def choose(strategy, model, pool, rng):
         return rng.permutation(len(pool))[:BATCH]
     scores = acquisition(model, pool, kind=strategy, measure="entropy")
     # Rows side by side have the same score and teach the same.
+    apart = APART * np.ptp(pool)
     chosen: list[int] = []
     for row in np.argsort(-scores):
-        if all(abs(pool[row, 0] - pool[other, 0]) > APART for other in chosen):
+        if all(abs(pool[row, 0] - pool[other, 0]) > apart for other in chosen):
             chosen.append(int(row))
     return chosen[:BATCH]
 
 
-def curve(strategy, seed, rounds, **settings):
+def curve(name, strategy, seed, rounds):
     """Rows of the table: one for each number of labels."""
     rng = np.random.default_rng(seed)
-    pool, answers = draw(rng, POOL)
-    test_x, test_y = draw(rng, TEST)
-    # The first labels are all from the left half: the right is not known at all.
-    left = np.flatnonzero(pool[:, 0] < 0)[:FIRST]
-    labelled = list(left)
-    for _ in range(rounds + 1):
-        model = BNNLVRegressor(
-            inference="marginal",
-            n_weight_draws=64,
-            random_state=seed,
-            **settings,
-        ).fit(pool[labelled], answers[labelled])
-        predicted = model.predict_dist(test_x)
-        error = predicted.mean() - true_mean(test_x[:, 0])
-        yield (
-            seed,
-            strategy,
-            len(labelled),
-            float(np.sqrt(np.mean(error**2))),
-            float(predicted.log_prob(test_y).mean()),
-            float(np.mean(pool[labelled, 0] > NOISY_FROM)),
-        )
-        rest = np.setdiff1d(np.arange(POOL), labelled)
-        labelled += list(rest[choose(strategy, model, pool[rest], rng)])
+    task = TASKS[name](rng)
+    labelled = list(task.first)
+    for left in reversed(range(rounds + 1)):
+        model = BNNLVRegressor(random_state=seed, **SETTINGS)
+        model.fit(task.pool[labelled], task.answers[labelled])
+        predicted = model.predict_dist(task.test_x)
+        error = predicted.mean() - task.true_mean
+        yield {
+            "task": name,
+            "seed": seed,
+            "strategy": strategy,
+            "labels": len(labelled),
+            "rmse_of_mean": round(float(np.sqrt(np.mean(error**2))), 4),
+            "log_likelihood": round(float(predicted.log_prob(task.test_y).mean()), 4),
+        }
+        if left:
+            rest = np.setdiff1d(np.arange(POOL), labelled)
+            labelled += list(rest[choose(strategy, model, task.pool[rest], rng)])
 
 
-def picture(rows, path):
-    made = Figure(figsize=(10, 3.6), layout="constrained")
+def wins(rows: pd.DataFrame) -> str:
+    """In how many seeds each rule beats random labels."""
+    last = rows.loc[rows["labels"] == rows["labels"].max()]
+    lines = [
+        "| task | rule | log-likelihood, last | over all rounds "
+        "| RMSE of the mean, last | beats random: last | over all rounds |",
+        "|---|---|---|---|---|---|---|",
+    ]
+    added = rows.loc[rows["labels"] > FIRST]  # the first labels are the same for all
+    tables = {
+        "last": last.pivot_table("log_likelihood", ["task", "seed"], "strategy"),
+        "all": added.pivot_table("log_likelihood", ["task", "seed"], "strategy"),
+        "rmse": last.pivot_table("rmse_of_mean", ["task", "seed"], "strategy"),
+    }
+    for task in rows["task"].unique():
+        of_task = {name: table.loc[task].dropna() for name, table in tables.items()}
+        for strategy in STRATEGIES:
+            cells = []
+            for table in of_task.values():
+                values = table[strategy]
+                error = values.std() / np.sqrt(len(values))
+                cells.append(f"{values.mean():.3f} ± {error:.3f}")
+            for name in ("last", "all"):
+                table = of_task[name]
+                better = int((table[strategy] > table["random"]).sum())
+                known = strategy != "random"
+                cells.append(f"{better} of {len(table)} seeds" if known else "")
+            lines.append(f"| {task} | {strategy} | {' | '.join(cells)} |")
+    return "\n".join(lines) + "\n"
+
+
+def picture(rows: pd.DataFrame, path):
+    tasks = list(rows["task"].unique())
+    made = Figure(figsize=(9, 3.4 * len(tasks)), layout="constrained")
     FigureCanvasAgg(made)
-    titles = (
-        "error of the mean (RMSE)",
-        "test log-likelihood",
-        "share of labels in the noise",
-    )
-    for ax, column, title in zip(made.subplots(1, 3), (3, 4, 5), titles, strict=True):
-        for strategy, colour in STRATEGIES.items():
-            mine = [row for row in rows if row[1] == strategy]
-            labels = sorted({row[2] for row in mine})
-            values = np.array(
-                [[row[column] for row in mine if row[2] == n] for n in labels]
-            )
-            mean = values.mean(1)
-            error = values.std(1, ddof=1) / np.sqrt(values.shape[1])
-            ax.plot(labels, mean, color=colour, label=strategy)
-            ax.fill_between(labels, mean - error, mean + error, color=colour, alpha=0.2)
-        ax.set(title=title, xlabel="labels")
-        ax.spines[["top", "right"]].set_visible(False)
-    ax.legend(frameon=False)
+    titles = {
+        "log_likelihood": "test log-likelihood",
+        "rmse_of_mean": "error of the mean (RMSE)",
+    }
+    axes = made.subplots(len(tasks), 2, squeeze=False)
+    for task, line in zip(tasks, axes, strict=True):
+        for ax, (column, title) in zip(line, titles.items(), strict=True):
+            for strategy, colour in STRATEGIES.items():
+                mine = rows.loc[
+                    (rows["task"] == task)
+                    & (rows["strategy"] == strategy)
+                    & (rows["labels"] > FIRST)
+                ]
+                found = mine.groupby("labels")[column].agg(["mean", "sem"]).fillna(0)
+                low, high = found["mean"] - found["sem"], found["mean"] + found["sem"]
+                ax.plot(found.index, found["mean"], color=colour, label=strategy)
+                ax.fill_between(found.index, low, high, color=colour, alpha=0.2)
+            ax.set(title=f"{task}: {title}", xlabel="labels")
+            ax.spines[["top", "right"]].set_visible(False)
+    axes[0, 0].legend(frameon=False)
     made.savefig(path, dpi=80)
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seeds", type=int, default=3)
+    parser.add_argument("--seeds", type=int, default=10)
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--steps", type=int, default=800)
-    # A mixture of restarts: what is epistemic is then less under-estimated.
-    parser.add_argument("--keep", default="equal")
-    parser.add_argument("--temperature", type=float, default=0.1)
-    parser.add_argument("--restarts", type=int, default=5)
+    parser.add_argument("--task", choices=[*TASKS, "all"], default="all")
     parser.add_argument("--out", type=Path, default=Path("results/active_learning"))
     args = parser.parse_args()
-    settings = {
-        "keep": args.keep,
-        "temperature": args.temperature,
-        "n_restarts": args.restarts,
-        "max_steps": args.steps,
-    }
-    rows = []
-    for seed in range(args.seeds):
-        for strategy in STRATEGIES:
-            rows += curve(strategy, seed, args.rounds, **settings)
-            print(rows[-1], flush=True)
     args.out.mkdir(parents=True, exist_ok=True)
-    with (args.out / "curves.csv").open("w", newline="") as file:
-        writer = csv.writer(file, lineterminator="\n")
-        writer.writerow(FIELDS)
-        writer.writerows(
-            [*row[:3], *(round(number, 4) for number in row[3:])] for row in rows
-        )
+    table = args.out / "curves.csv"
+    rows = pd.read_csv(table) if table.exists() else pd.DataFrame()
+    done = set()
+    if len(rows):
+        done = set(zip(rows["task"], rows["seed"], rows["strategy"], strict=True))
+    for seed in range(args.seeds):
+        for name in TASKS if args.task == "all" else [args.task]:
+            for strategy in STRATEGIES:
+                if (name, seed, strategy) in done:
+                    continue
+                more = pd.DataFrame(curve(name, strategy, seed, args.rounds))
+                rows = pd.concat([rows, more], ignore_index=True)
+                with replacing(table) as temporary:
+                    rows.to_csv(temporary, index=False)
+                print(more.tail(1).to_string(index=False, header=False), flush=True)
+    (args.out / "wins.md").write_text(wins(rows))
     picture(rows, args.out / "curves.png")
+    print(wins(rows))
 
 
 if __name__ == "__main__":

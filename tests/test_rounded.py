@@ -305,3 +305,32 @@ def test_conformal_intervals_of_counts_cover(fitted):
     lower, upper = guarded.predict_interval(x[300:], level=0.8).T
     covered = np.mean((lower <= y[300:]) & (y[300:] <= upper))
     assert covered > 0.8 - 3 * np.sqrt(0.8 * 0.2 / 300)
+
+
+def test_far_out_the_mass_of_a_value_is_that_of_z_however_narrow_the_noise():
+    # t = z + noise of 0.01, so y is a standard normal, rounded to tenths.
+    network = FlatNetwork(MLP(()), 1, 1, 1)
+    layer = {
+        "bias": np.zeros(1, np.float32),
+        "input": np.zeros((1, 1), np.float32),
+        "latent": np.ones((1, 1), np.float32),
+    }
+    weights = np.asarray(network.flatten([layer]), np.float32)
+    draws = WeightDraws(
+        np.tile(weights, (64, 1)),
+        np.full((64, 1), 0.01, np.float32),
+        np.ones(64, np.float32),
+    )
+    predictive = RoundedPredictive(
+        lattice=Lattice(np.array([-100.0]), np.array([0.1])),
+        network=network,
+        inputs=np.zeros((4, 1)),
+        draws=draws,
+        num_latent_draws=8,
+        target_shift=[0.0],
+        target_scale=[1.0],
+        single_output=True,
+    )
+    y = np.array([0.0, 3.4, -4.0, 4.8])
+    exact = stats.norm.cdf(-np.abs(y) + 0.05) - stats.norm.cdf(-np.abs(y) - 0.05)
+    np.testing.assert_allclose(predictive.log_prob(y), np.log(exact / 0.1), atol=0.06)

@@ -154,30 +154,39 @@ class PredictiveDistribution:
         further out (K = 1).
         """
         targets = self._standardise(self._targets(y, "y"))
-        found, count = self._map(row_statistics.log_prob, targets)
-        size = self.draws.weights.shape[0] * self._nodes().shape[1]
-        lonely = count < min(FEWEST_COMPONENTS, LEAST_SHARE * size)
-        if self.network.latent_dim == 1 and lonely.any():
-            found[lonely] = self._tail_log_prob(self.inputs[lonely], targets[lonely])
+        statistics = row_statistics.log_prob, row_statistics.weighted_log_prob
+        found = self._map_with_tails(*statistics, targets)
         return found - np.log(self.target_scale).sum()
 
-    def _tail_log_prob(self, inputs, targets) -> np.ndarray:
+    def _map_with_tails(self, plain, weighted, arguments, shared=()) -> np.ndarray:
+        """A logarithm for each row; by values of z that reach further where few count.
+
+        `plain` is its statistic, with the number of components that make it; `weighted`
+        that of components with weights, which come after `shared`.
+        """
+        found, count = self._map(plain, arguments, shared)
+        size = self.draws.weights.shape[0] * self._nodes().shape[1]
+        lonely = count < min(FEWEST_COMPONENTS, LEAST_SHARE * size)
+        if self.network.latent_dim != 1 or not lonely.any():
+            return found
         num_draws = len(self.draws.weights)
         nodes, log_weights = tail_nodes(num_draws, TAIL_NODES)
+        arguments = jax.tree.map(lambda a: a[lonely], arguments)
         # In parts: hidden nodes of all at once would fill the memory.
         parts = [
             map_mixtures(
-                row_statistics.weighted_log_prob,
+                weighted,
                 self.network,
                 jax.tree.map(lambda a, i=i: a[i::TAIL_PARTS], self.draws),
                 nodes[i::TAIL_PARTS],
-                inputs,
-                targets,
-                log_weights[i::TAIL_PARTS],
+                self.inputs[lonely],
+                arguments,
+                (shared, log_weights[i::TAIL_PARTS]),
             )
             for i in range(min(TAIL_PARTS, num_draws))
         ]
-        return np.asarray(logsumexp(parts, axis=0))
+        found[lonely] = logsumexp(parts, axis=0)
+        return found
 
     def pdf(self, y: ArrayLike) -> np.ndarray:
         """p(y|x), [N]: the joint density of all outputs."""

@@ -17,6 +17,7 @@ from ncai import mixture
 from ncai.decomposition import Decomposition
 from ncai.lattice import Lattice
 from ncai.predictive import PredictiveDistribution
+from ncai.row_statistics import counted_log_mean
 from ncai.target_transforms import NAMES, TargetTransform, inverse
 from ncai.transformed import TransformedPredictive
 
@@ -79,7 +80,9 @@ class _Rounded(PredictiveDistribution):
             trained_on = transform.forward(edge)
             low = np.where(np.isnan(trained_on), -np.inf, trained_on)
             ends.append(self._standardise(low))
-        log_mass = self._map(_log_mass, tuple(ends), on_lattice)
+        log_mass = self._map_with_tails(
+            _log_mass, _weighted_log_mass, tuple(ends), on_lattice
+        )
         units = np.where(on_lattice, self.lattice.step, self.target_scale)
         slopes = np.where(on_lattice, 0.0, transform.log_slope(targets))
         return log_mass - np.log(units).sum() + slopes.sum(axis=1)
@@ -207,7 +210,18 @@ def _merged(intervals: np.ndarray) -> np.ndarray:
 
 
 def _log_mass(means, noise_std, ends, on_lattice):
-    """Log probability between two ends; the log density there for other outputs."""
+    """Log probability between two ends, and how many components make it."""
+    return counted_log_mean(_log_parts(means, noise_std, ends, on_lattice))
+
+
+def _weighted_log_mass(means, noise_std, ends, shared):
+    """The same where components have weights [S, M]."""
+    on_lattice, log_weights = shared
+    return logsumexp(_log_parts(means, noise_std, ends, on_lattice) + log_weights)
+
+
+def _log_parts(means, noise_std, ends, on_lattice):
+    """Of each component; the log density there for outputs that are not rounded."""
     lower, upper = ends
     log_parts = jnp.zeros((), means.dtype)
     for output in range(means.shape[-1]):
@@ -217,7 +231,7 @@ def _log_mass(means, noise_std, ends, on_lattice):
         log_parts = log_parts + jnp.where(
             on_lattice[output], _log_between(low, high), density
         )
-    return logsumexp(log_parts) - float(np.log(log_parts.size))
+    return log_parts
 
 
 def _log_between(low, high):

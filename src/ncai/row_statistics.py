@@ -25,16 +25,23 @@ def moments(means, noise_std, row, shared):
 def log_prob(means, noise_std, targets, shared):
     """Joint log density at the row's targets [L], and how many components make it."""
     del shared
-    log_parts = mixture.log_components(means, noise_std, targets)
+    return counted_log_mean(mixture.log_components(means, noise_std, targets))
+
+
+def counted_log_mean(log_parts):
+    """Log of the average of exp(log_parts), and about how many parts make it."""
     top = jnp.max(log_parts)
+    top = jnp.where(jnp.isneginf(top), 0.0, top)  # all are 0
     parts = jnp.exp(log_parts - top)
     total = jnp.sum(parts)
-    log_density = top + jnp.log(total) - float(np.log(log_parts.size))
-    return log_density, total**2 / jnp.sum(parts**2)
+    log_mean = top + jnp.log(total) - float(np.log(log_parts.size))
+    squares = jnp.sum(parts**2)
+    return log_mean, jnp.where(squares > 0, total**2 / squares, 0.0)
 
 
-def weighted_log_prob(means, noise_std, targets, log_weights):
+def weighted_log_prob(means, noise_std, targets, shared):
     """Joint log density at the row's targets where components have weights [S, M]."""
+    _, log_weights = shared
     return mixture.joint_log_density(means, noise_std, targets, log_weights)
 
 
