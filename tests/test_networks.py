@@ -60,7 +60,7 @@ def test_mlp_equals_matrix_products(hidden, latent_dim, output_dim):
 @pytest.mark.parametrize("latent_layer", ["first", "last"])
 @pytest.mark.parametrize("own", [(4,), (4, 2)])
 def test_layers_of_z_alone_equal_matrix_products(latent_layer, own):
-    flat = FlatNetwork(MLP((5, 3), "tanh", latent_layer, own), 2, 1, 1)
+    flat = FlatNetwork(MLP((5, 3), "relu", latent_layer, own), 2, 1, 1)
     weights = flat.unflatten(flat.init(jax.random.key(0)) + 0.1)
     x, z = np.array([0.3, -1.2]), np.array([0.7])
     first, second, last = weights
@@ -70,8 +70,8 @@ def test_layers_of_z_alone_equal_matrix_products(latent_layer, own):
     moves = z @ entry["latent"]
     moved = [moves if entry is layer else 0 for layer in (first, second)]
     out = x @ first["input"] + first["bias"] + moved[0]
-    out = np.tanh(out) @ second["weight"] + second["bias"] + moved[1]
-    expected = np.tanh(out) @ last["weight"] + last["bias"]
+    out = np.maximum(out, 0) @ second["weight"] + second["bias"] + moved[1]
+    expected = np.maximum(out, 0) @ last["weight"] + last["bias"]
     found = flat.network.apply(weights, jnp.asarray(x), jnp.asarray([0.7]))
     np.testing.assert_allclose(found, expected, rtol=1e-5)
     widths = (1, *own)

@@ -60,8 +60,9 @@ class BNNLVRegressor(RegressorMixin, BaseEstimator):
         activation: of the hidden layers, by name.
         latent_layer: the hidden layer that z enters: "first", beside X, or "last",
             which makes "marginal" with several layers far quicker.
-        latent_hidden: nodes in hidden layers that z goes through by itself before it
-            enters, which make steps in z easy (noise of two humps); () for none.
+        latent_hidden: nodes in hidden layers (tanh) that z goes through by itself
+            before it enters, which make steps in z easy (noise of two humps) and keep
+            what a rare z says bounded; () for none.
         network: a network of your own (see `ncai.Network`) in place of the MLP.
         n_restarts: random starts, trained side by side.
         max_steps: limit on the steps of the main training (`stop_reasons_` tells what

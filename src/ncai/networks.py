@@ -56,7 +56,9 @@ class MLP:
             makes integrals over z far cheaper: what comes before depends on x alone.
         latent_hidden: nodes in hidden layers that z goes through by itself before it
             enters. They make steps in z easy (noise of two humps), and cost next to
-            nothing: they depend on z alone.
+            nothing: they depend on z alone. They are tanh whatever the activation:
+            what a rare z says stays bounded, where else f would go on as a line that
+            no row holds back.
     """
 
     hidden: tuple[int, ...] = (50,)
@@ -129,8 +131,7 @@ class MLP:
         """What z adds to the sums of the layer that it enters."""
         layer = weights[self.latent_entry]
         for own in layer.get("latent_layers", ()):
-            latents = latents @ own["weight"] + own["bias"]
-            latents = ACTIVATIONS[self.activation](latents)
+            latents = jnp.tanh(latents @ own["weight"] + own["bias"])
         return latents @ layer["latent"]
 
     def apply(
