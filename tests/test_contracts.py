@@ -48,6 +48,8 @@ TINY = {
     "random_state": 0,
 }
 NUM_WEIGHTS = 33  # of 1 input, 1 latent, 8 hidden nodes, 1 output
+# With 20 nodes more between z and the hidden ones: 20 x 2 + 20 x 8 for 8.
+NUM_WEIGHTS_OF = {"marginal": 225}
 
 
 def data(num_rows=40, seed=0):
@@ -100,7 +102,7 @@ def test_fits_and_predicts(method):
     # Even a short fit beats the scale of y: mean 10, spread 2.
     assert abs(mean.mean() - y.mean()) < 1
     draws = model.posterior_.draw(jax.random.key(0), 10)
-    assert draws.weights.shape == (10, NUM_WEIGHTS)
+    assert draws.weights.shape == (10, NUM_WEIGHTS_OF.get(method, NUM_WEIGHTS))
     assert draws.noise_std.shape == (10, 1)
     assert draws.latent_std.shape == (10,)
 

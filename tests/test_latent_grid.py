@@ -1,5 +1,7 @@
 """Outputs at every node: the special case against the network, value and gradient."""
 
+import itertools
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -30,9 +32,17 @@ def plain(network, weights, inputs, nodes=NODES):
     return jnp.moveaxis(by_row, (0, 1, 2), (2, 1, 0))
 
 
-@pytest.mark.parametrize("activation", ["leaky_relu", "relu", "silu", "tanh"])
-@pytest.mark.parametrize("hidden", [(7,), (5, 4)])
-@pytest.mark.parametrize("latent_hidden", [(), (3,), (3, 2)])
+@pytest.mark.parametrize(
+    ("activation", "hidden", "latent_hidden"),
+    [
+        *itertools.product(
+            ("leaky_relu", "relu", "silu", "tanh"), ((7,), (5, 4)), ((),)
+        ),
+        ("silu", (7,), (3,)),
+        ("silu", (5, 4), (3, 2)),
+        ("leaky_relu", (7,), (3,)),
+    ],
+)
 def test_values_and_gradients_are_those_of_the_network(
     activation, hidden, latent_hidden
 ):

@@ -1,6 +1,9 @@
 """The training loop: restarts, seeds, compilation, stops, losses and Ctrl-C."""
 
+import contextlib
 import re
+import signal
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 import jax
@@ -342,6 +345,28 @@ def test_ctrl_c_keeps_the_last_whole_chunk():
     assert driver.stop_reasons == ["elbo: interrupted after 500 steps"]
     whole = Driver().run(Stage("elbo", ELBO, max_steps=500), MODEL, DATA, start())
     assert_equal(state, whole)
+
+
+def test_a_ctrl_c_whose_exception_is_dropped_ends_a_stage_all_the_same():
+    # As Python does where it comes up amid garbage collection.
+    def press(_):
+        with contextlib.suppress(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+
+    before = signal.getsignal(signal.SIGINT)
+    driver = Driver(on_progress=press)
+    driver.run(Stage("elbo", ELBO, max_steps=2000), MODEL, DATA, start())
+    assert driver.interrupted
+    assert driver.stop_reasons == ["elbo: interrupted after 250 steps"]
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_training_in_a_thread_needs_no_signals():
+    driver = Driver()
+    stage = Stage("elbo", ELBO, max_steps=250)
+    with ThreadPoolExecutor(1) as pool:
+        state = pool.submit(driver.run, stage, MODEL, DATA, start()).result()
+    assert_equal(state, Driver().run(stage, MODEL, DATA, start()))
 
 
 def test_ctrl_c_ends_a_fit_with_what_it_has():

@@ -94,7 +94,7 @@ class MLP:
         fans_in[entry] += latent_widths[-1]
         fans_out = [*self.hidden, output_dim]
         keys = jax.random.split(key, len(fans_out))
-        layers = [
+        layers: list[dict[str, Any]] = [
             _xavier(*sizes) for sizes in zip(keys, fans_in, fans_out, strict=True)
         ]
         joint = layers[entry].pop("weight")

@@ -14,6 +14,7 @@ import jax
 import numpy as np
 
 from ncai.compilation import RUN_ONCE, keep_compiled_programs
+from ncai.ctrl_c import noticing_ctrl_c
 from ncai.model import Model
 from ncai.restart_groups import RestartGroups
 from ncai.training_step import ChunkSummary, TrainState, initial_state
@@ -164,28 +165,26 @@ class Driver:
         step, reason = 0, "step limit" if stage.schedule == "constant" else "done"
         groups = None
         try:
-            groups = RestartGroups(stage, model, data, state)  # which may compile
-            while step < stage.max_steps:
-                num_steps = min(CHUNK_STEPS, stage.max_steps - step)
-                summary = groups.run(plateau.rates, step, num_steps)
-                self.alive = self.alive & summary.finite
-                step += num_steps
-                self.steps += num_steps
-                self.has_fit |= stage.worth_keeping
-                self._record(stage, step, summary)
-                if not self.alive.any():
-                    raise FitFailedError(
-                        f"all {num_restarts} restarts became non-finite in the stage "
-                        f"'{stage.name}' by step {step}: try a smaller learning_rate, "
-                        "more restarts, or check X and y for extreme values."
-                    )
-                value = np.asarray(summary.value)
-                if stage.plateau and plateau.all_done(value, step, self.alive):
-                    reason = "plateau"
-                    break
-                if step < stage.max_steps and self.out_of_time():
-                    reason = "time limit"
-                    break
+            with noticing_ctrl_c() as raise_if_pressed:
+                groups = RestartGroups(stage, model, data, state)  # which may compile
+                while step < stage.max_steps:
+                    num_steps = min(CHUNK_STEPS, stage.max_steps - step)
+                    summary = groups.run(plateau.rates, step, num_steps)
+                    self.alive = self.alive & summary.finite
+                    step += num_steps
+                    self.steps += num_steps
+                    self.has_fit |= stage.worth_keeping
+                    self._record(stage, step, summary)
+                    raise_if_pressed()
+                    if not self.alive.any():
+                        raise _all_lost(num_restarts, stage.name, step)
+                    value = np.asarray(summary.value)
+                    if stage.plateau and plateau.all_done(value, step, self.alive):
+                        reason = "plateau"
+                        break
+                    if step < stage.max_steps and self.out_of_time():
+                        reason = "time limit"
+                        break
         except KeyboardInterrupt:
             # Before the first chunk of a stage, the fit is that of an earlier one.
             if not (stage.worth_keeping and self.has_fit):
@@ -218,6 +217,14 @@ class Driver:
                     len(self.alive),
                 )
             )
+
+
+def _all_lost(num_restarts: int, stage: str, step: int) -> FitFailedError:
+    return FitFailedError(
+        f"all {num_restarts} restarts became non-finite in the stage '{stage}' by step "
+        f"{step}: try a smaller learning_rate, more restarts, or check X and y for "
+        "extreme values."
+    )
 
 
 def _num_rows(data: Data) -> float:
