@@ -182,9 +182,9 @@ def main():
     args.out.mkdir(parents=True, exist_ok=True)
     table = args.out / "curves.csv"
     rows = pd.read_csv(table) if table.exists() else pd.DataFrame()
-    done = set()
-    if len(rows):
-        done = set(zip(rows["task"], rows["seed"], rows["strategy"], strict=True))
+    if "task" not in rows:  # there is none, or it is of an older form
+        rows = pd.DataFrame(columns=["task", "seed", "strategy"])
+    done = set(zip(rows["task"], rows["seed"], rows["strategy"], strict=True))
     for seed in range(args.seeds):
         for name in TASKS if args.task == "all" else [args.task]:
             for strategy in STRATEGIES:
