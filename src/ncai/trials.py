@@ -30,6 +30,7 @@ class Trial(NamedTuple):
         result: the fit.
         log_probs: log densities of the held-out rows, in the units of y; None if there
             are none.
+        row_weights: of these rows.
     """
 
     scaling: Scaling
