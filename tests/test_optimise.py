@@ -489,3 +489,23 @@ def test_a_chain_whose_start_is_lost_starts_where_another_does(monkeypatch):
     assert np.isfinite(point.weights).all()
     np.testing.assert_array_equal(point.weights[0], point.weights[1])
     assert np.isfinite(priors.weight_variance)
+
+
+@pytest.mark.filterwarnings("ignore:.*chains have NOT mixed")
+def test_a_ctrl_c_whose_exception_is_dropped_ends_sampling_with_its_draws():
+    def press(progress):
+        if progress.stage == "sampling":
+            with contextlib.suppress(KeyboardInterrupt):
+                signal.raise_signal(signal.SIGINT)
+
+    method = HMC(
+        num_chains=2,
+        num_warmup=25,
+        num_draws=100,
+        max_doublings=3,
+        training=Training(max_steps=250, warm_start_steps=250),
+    )
+    fit = method.fit(jax.random.key(0), MODEL, DATA, Driver(on_progress=press))
+    assert fit.interrupted
+    assert fit.stop_reasons[-1] == "sampling: interrupted after 25 draws"
+    assert fit.posterior.samples.weights.shape[:2] == (2, 25)

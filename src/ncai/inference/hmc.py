@@ -6,7 +6,9 @@ dependence between W and Z, so it mixes better for the time it takes.
 """
 
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import blackjax
 import jax
@@ -15,6 +17,7 @@ import numpy as np
 from blackjax.adaptation.staged_adaptation import build_schedule
 from jaxtyping import PRNGKeyArray
 
+from ncai.ctrl_c import noticing_ctrl_c
 from ncai.inference.base import Inference, Training, stack_starts
 from ncai.inference.mean_field import MeanFieldVI
 from ncai.inference.nuts import (
@@ -80,7 +83,10 @@ class HMC(Inference):
             rule = latent_rule(model.network.latent_dim, self.num_nodes)
             position = position._replace(latents=position.latents[:, :0])
         target = Target(model, data, priors, rule)
-        chains, report = self._sample(target, position, warmup_key, draw_key, driver)
+        with noticing_ctrl_c() as raise_if_pressed:
+            tell = partial(_tell, driver, raise_if_pressed)
+            state, tuned = self._warm_up(target, position, warmup_key, driver, tell)
+            chains, report = self._draw(target, state, tuned, draw_key, driver, tell)
         samples = jax.tree.map(lambda a: jnp.swapaxes(a, 0, 1), chains)
         shares = np.full(self.num_chains, 1 / self.num_chains)
         priors = jax.tree.map(
@@ -125,7 +131,8 @@ class HMC(Inference):
         driver.alive = None
         return point, priors
 
-    def _sample(self, target, position, warmup_key, draw_key, driver):
+    def _warm_up(self, target, position, warmup_key, driver, tell):
+        """Chains at typical points, and step sizes and metric tuned to them."""
         num_warmup = CHUNK_DRAWS * -(-max(self.num_warmup, CHUNK_DRAWS) // CHUNK_DRAWS)
         schedule = jnp.asarray(build_schedule(num_warmup))
         warm = warm_start(target, position, self.target_acceptance)
@@ -141,13 +148,15 @@ class HMC(Inference):
                 self.target_acceptance,
                 self.max_doublings,
             )
-            _tell(driver, "warm-up", made, num_warmup, info)
+            tell("warm-up", made, num_warmup, info)
             if made < num_warmup and driver.out_of_time():
                 reason = f"time limit after {made} draws"
                 break
         driver.stop_reasons.append(f"warm-up: {reason}")
-        state, tuned = finish_warmup(warm, self.target_acceptance)
+        return finish_warmup(warm, self.target_acceptance)
 
+    def _draw(self, target, state, tuned, draw_key, driver, tell):
+        """The draws, and a report on how well they mixed."""
         positions, infos, functionals = [], [], []
         inputs, nodes = check_points(target)
         reason = "all draws made"
@@ -161,7 +170,7 @@ class HMC(Inference):
                 positions.append(jax.tree.map(np.asarray, chunk))
                 infos.append(jax.tree.map(np.asarray, info))
                 made = start + CHUNK_DRAWS
-                _tell(driver, "sampling", made, self.num_draws, info)
+                tell("sampling", made, self.num_draws, info)
                 if made < self.num_draws and driver.out_of_time():
                     reason = f"time limit after {made} draws"
                     break
@@ -254,7 +263,14 @@ def judge_mixing(summary: np.ndarray, info: DrawInfo) -> SamplerReport:
     )
 
 
-def _tell(driver: Driver, stage: str, step: int, total: int, info: DrawInfo) -> None:
+def _tell(
+    driver: Driver,
+    raise_if_pressed: Callable[[], None],
+    stage: str,
+    step: int,
+    total: int,
+    info: DrawInfo,
+) -> None:
     driver.steps += CHUNK_DRAWS
     value = -np.asarray(info.log_density).mean(axis=0)
     terms = {
@@ -280,3 +296,4 @@ def _tell(driver: Driver, stage: str, step: int, total: int, info: DrawInfo) -> 
                 chains,
             )
         )
+    raise_if_pressed()
