@@ -3,6 +3,7 @@
 import math
 import shutil
 import sys
+from pathlib import Path
 
 import pandas as pd
 import pytest
@@ -11,6 +12,7 @@ from typer.testing import CliRunner
 
 from ncai import cli
 from ncai.bench.quality import command, methods, report
+from ncai.bench.quality.paper_points import paper_point
 from ncai.bench.quality.run import run_missing
 from ncai.bench.quality.store import Store
 from ncai.bench.quality.summary import Results
@@ -158,8 +160,23 @@ def test_the_papers_methods_have_its_networks_and_units():
     assert settings["latent_variance"] == 0.01
     assert settings["standardize"] is False
     assert methods.our_settings("default", "heavy_tail") == methods.OURS["default"]
-    assert len(methods.our_grid("ncai", "yacht")) == 16
-    assert len(methods.our_grid("ncai", "depeweg")) == 8
+    assert methods.our_grid("ncai", "heavy_tail") == ()  # the study chose
+    assert settings["hz_tolerance"] == 0.0003
+    assert len(methods.our_grid("ncai", "boston")) == 16
+    assert len(methods.our_grid("mfvi", "boston")) == 2
+
+
+def test_points_of_the_papers_grids_are_those_that_the_study_chose():
+    table = Path(__file__).parents[1] / "results/study/paper/tables"
+    rows = pd.read_csv(table / "hyper_parameters.csv").set_index("data set")
+    columns = ("s_eps", "eps_T", "eps_x", "eps_y")
+    for method, label in (("mfvi", "BNN+LV, MFVI"), ("ncai", "NCAI")):
+        for name, row in rows.loc[rows["method"] == label].iterrows():
+            if name != "lidar":  # not in the benchmark
+                cells = row[list(columns)].dropna()
+                ours = [float(cell.split()[0]) for cell in cells]
+                assert list(paper_point(method, name).values()) == ours
+    assert paper_point("ncai", "boston") is None
 
 
 # ----- The command --------------------------------------------------------------------

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from ncai.bench.quality.paper_points import paper_point
 from ncai.bench.quality.problems import source_of
 from ncai.bench.workers import python_with
 from ncai.study.paper_settings import FIXED_LATENT_VARIANCE, HIDDEN
@@ -96,7 +97,8 @@ OURS: dict[str, dict[str, Any]] = {
     **{name: WHOLE | change for name, change in WHOLE_LEADS.items()},
 }
 
-# The paper's grids (Appendix on hyper-parameters), chosen from on the first split.
+# The paper's grids (Appendix on hyper-parameters), chosen from on the first split where
+# the study of its experiments has no choice.
 _NOISES = tuple({"noise_variance": noise} for noise in (0.1, 0.01))
 OUR_GRIDS: dict[str, tuple[dict[str, Any], ...]] = {
     "mfvi": _NOISES,
@@ -185,15 +187,14 @@ def our_settings(method: str, dataset: str) -> dict[str, Any]:
             settings["latent_variance"] = FIXED_LATENT_VARIANCE[source]
         if source in (*FIXED_LATENT_VARIANCE, "bimodal"):
             settings["standardize"] = False
+        settings |= paper_point(method, source) or {}
     return settings
 
 
 def our_grid(method: str, dataset: str) -> tuple[dict[str, Any], ...]:
-    """The points to choose from; the sets with a known network have known noise."""
-    grid = OUR_GRIDS.get(method, ())
-    if source_of(dataset) in FIXED_LATENT_VARIANCE:
-        return tuple(p for p in grid if p["noise_variance"] == 0.1)
-    return grid
+    """The points to choose from on the first split."""
+    chosen = paper_point(method, source_of(dataset))
+    return () if chosen else OUR_GRIDS.get(method, ())
 
 
 def _digest(given: dict[str, Any], grid: Sequence[Any]) -> str:
