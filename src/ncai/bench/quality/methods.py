@@ -82,10 +82,11 @@ WHOLE_LEADS: dict[str, dict[str, Any]] = {
     "narrow_latents_whole": {"latent_variance": 1.0},
     "wide_latents_whole": {"latent_variance": 10.0},
 }
-# Which of several held-out rows choose, split by split: size and number of latents.
+# Which of several held-out rows choose, split by split: size, latents, their layer.
 CHOSEN_BY_VALIDATION = {
     "chosen_size": ("one_layer", "quarter", "wide"),
     "chosen_latents": ("quarter", "two_latents"),
+    "chosen_latent_layer": ("quarter", "no_latent_layer"),
 }
 CONFORMAL = ("conformal",)  # those wrapped in ConformalRegressor
 # Arguments of BNNLVRegressor.
