@@ -21,6 +21,7 @@ ROWS = Rows(
     np.ones(NUM_ROWS),
 )
 NETWORK = FlatNetwork(MLP(), 1, 1, 1)
+OTHER = FlatNetwork(MLP((7,)), 1, 1, 1)
 NOISE = RNG.normal(size=NUM_ROWS)
 NOISE -= NOISE.mean()
 
@@ -34,17 +35,22 @@ def result(log_probs, interrupted=False):
 
 
 class FakeFits:
-    """In place of `fit_rows`: in turn, fits with these scores in the units of y."""
+    """In place of `fit_rows`: in turn, fits with these scores in the units of y.
 
-    def __init__(self, *scores, interrupted_at=None):
+    They take y as it is and its logarithm by turns, but for what `names` tells.
+    """
+
+    def __init__(self, *scores, interrupted_at=None, names=()):
         self.scores, self.interrupted_at = scores, interrupted_at
-        self.calls = []
+        self.names = names or ("none", "log") * len(scores)
+        self.calls, self.networks = [], []
 
     def __call__(self, rows, settings, network, seed, valid, start, tell, quick):
         number = len(self.calls)
         self.calls.append((settings["max_steps"], settings["time_limit"]))
+        self.networks.append(network)
         # Were y learned as it is, or as its logarithm? Their units differ.
-        name = "log" if number % 2 else "none"
+        name = self.names[number]
         scaling = trials.Scaling.learn(ROWS, True, name, None)
         np.testing.assert_allclose(rows.targets, scaling.apply(ROWS).targets)
         in_units_of_y = self.scores[number] + NOISE * (0.5 if name == "log" else 1.0)
@@ -52,11 +58,11 @@ class FakeFits:
         return result(in_units_of_y - shifts, number == self.interrupted_at)
 
 
-def fit_with(monkeypatch, fits, **changes):
+def fit_with(monkeypatch, fits, networks=(NETWORK,), **changes):
     monkeypatch.setattr(trials, "fit_rows", fits)
     given = {"target_transform": "auto", "rounding": "ignore", "max_steps": 400}
     settings = resolve(BNNLVRegressor(**(given | changes))._settings())
-    return fit_scaled(ROWS, settings, NETWORK, 0)
+    return fit_scaled(ROWS, settings, networks, 0)
 
 
 def test_a_clear_quick_fit_decides_alone(monkeypatch):
@@ -99,10 +105,41 @@ def test_ctrl_c_in_a_quick_fit_ends_it_all(monkeypatch):
     assert len(fits.calls) == 1
 
 
+def test_a_network_that_is_no_better_is_tried_once(monkeypatch):
+    fits = FakeFits(0.0, -1.0, -0.1, 0.5, names=("none", "log", "none", "none"))
+    fit_with(monkeypatch, fits, networks=(NETWORK, OTHER))
+    assert [steps for steps, _ in fits.calls] == [100, 100, 100, 400]
+    assert fits.networks == [NETWORK, NETWORK, OTHER, NETWORK]
+
+
+def test_a_better_network_is_tried_with_every_close_transform(monkeypatch):
+    names = ("none", "log", "none", "log", "log", "none")
+    fits = FakeFits(0.01, 0.0, 0.1, 0.2, 0.3, 0.4, names=names)
+    scaling, _ = fit_with(monkeypatch, fits, networks=(NETWORK, OTHER))
+    assert [steps for steps, _ in fits.calls] == [100] * 4 + [400] * 2
+    assert fits.networks == [NETWORK] * 2 + [OTHER] * 4
+    assert scaling.transform.name == "none"
+
+
+def test_where_no_row_is_held_out_there_is_one_network(monkeypatch):
+    fits = FakeFits(0.0)
+    changes = {"n_folds": 0, "validation_fraction": 0.0, "keep": "best"}
+    fit_with(monkeypatch, fits, networks=(NETWORK, OTHER), **changes)
+    assert fits.networks == [NETWORK]
+
+
+def test_ctrl_c_while_another_network_is_tried_ends_it_all(monkeypatch):
+    names = ("none", "log", "none")
+    fits = FakeFits(0.5, 0.0, 0.1, interrupted_at=2, names=names)
+    _, found = fit_with(monkeypatch, fits, networks=(NETWORK, OTHER))
+    assert found.fit.interrupted
+    assert len(fits.calls) == 3
+
+
 def test_closeness_is_measured_in_standard_errors():
     def trial(log_probs):
         weights = np.ones(NUM_ROWS)
-        return trials.Trial(None, None, log_probs, weights)  # pyright: ignore
+        return trials.Trial(None, None, None, log_probs, weights)  # pyright: ignore
 
     best = trial(NOISE)
     error = 1 / np.sqrt(NUM_ROWS)
@@ -111,3 +148,26 @@ def test_closeness_is_measured_in_standard_errors():
     assert worth_a_whole_fit([near, best]) == [best, near]
     assert worth_a_whole_fit([far, best]) == [best]
     assert worth_a_whole_fit([best, trial(None)]) == [best]
+
+
+@pytest.mark.parametrize("rows_are_held_out", [True, False])
+def test_the_layer_of_z_is_told_and_saved(tmp_path, rows_are_held_out):
+    model = BNNLVRegressor(
+        latent_hidden="auto",
+        max_steps=8,
+        n_restarts=2,
+        n_folds=2 if rows_are_held_out else 0,
+        validation_fraction=0.1 if rows_are_held_out else 0.0,
+        hidden=(3,),
+        random_state=0,
+    ).fit(ROWS.inputs, ROWS.targets[:, 0])
+    layer = model.settings_["latent_hidden"]
+    assert layer in ((20,), ()) if rows_are_held_out else layer == (20,)
+    assert model.posterior_.model.network.network.latent_hidden == layer
+    assert model.get_params()["latent_hidden"] == "auto"
+    model.save(tmp_path / "m.ncai")
+    again = BNNLVRegressor.load(tmp_path / "m.ncai")
+    assert again.settings_["latent_hidden"] == layer
+    np.testing.assert_array_equal(
+        again.predict(ROWS.inputs), model.predict(ROWS.inputs)
+    )

@@ -35,7 +35,13 @@ from ncai.predictive import PredictiveDistribution
 from ncai.progress import progress_bar
 from ncai.quadrature import LARGEST_DIM
 from ncai.rounded import predictive_of
-from ncai.settings import EXACT_IN_LATENTS, layer_widths, resolve, whole_number
+from ncai.settings import (
+    EXACT_IN_LATENTS,
+    latent_layers,
+    layer_widths,
+    resolve,
+    whole_number,
+)
 from ncai.trials import fit_scaled
 
 
@@ -62,7 +68,8 @@ class BNNLVRegressor(RegressorMixin, BaseEstimator):
             which makes "marginal" with several layers far quicker.
         latent_hidden: nodes in hidden layers (tanh) that z goes through by itself
             before it enters, which make steps in z easy (noise of two humps) and keep
-            what a rare z says bounded; () for none.
+            what a rare z says bounded; () for none. "auto": (20,) or (), by held-out
+            rows (see `settings_`).
         network: a network of your own (see `ncai.Network`) in place of the MLP.
         n_restarts: random starts, trained side by side.
         max_steps: limit on the steps of the main training (`stop_reasons_` tells what
@@ -336,15 +343,14 @@ class BNNLVRegressor(RegressorMixin, BaseEstimator):
         single = y.ndim == 1
         targets = y.reshape(len(X), -1)
         warn_of_constants(targets[used], single)
-        flat = FlatNetwork(
-            self._network(settings), X.shape[1], int(self.latent_dim), targets.shape[1]
-        )
+        sizes = X.shape[1], int(self.latent_dim), targets.shape[1]
+        networks = [FlatNetwork(own, *sizes) for own in self._networks(settings)]
         warn_if_large(
             "This fit",
-            fit_bytes(settings, flat, len(used)),
+            fit_bytes(settings, networks[0], len(used)),
             "give it fewer rows, hidden nodes, n_restarts or draws",
         )
-        start = given_start(self.start, flat, len(X))
+        start = given_start(self.start, networks[0], len(X))
         if start is not None:
             start = start._replace(latents=start.latents[..., used, :])
         rows = Rows(X[used], targets[used], weights[used])
@@ -358,7 +364,7 @@ class BNNLVRegressor(RegressorMixin, BaseEstimator):
         try:
             with progress_bar(bool(self.progress)) as tell:
                 scaling, result = fit_scaled(
-                    rows, settings, flat, seed, valid, start, tell
+                    rows, settings, networks, seed, valid, start, tell
                 )
             training_rows = scaling.apply(rows).pick(result.train_index)
             latents = _latents_of(result.posterior, training_rows, seed)
@@ -368,6 +374,9 @@ class BNNLVRegressor(RegressorMixin, BaseEstimator):
                 "fitted."
             ) from None
         settings["target_transform"] = scaling.transform.name
+        network = result.posterior.model.network.network
+        if isinstance(network, MLP):
+            settings["latent_hidden"] = network.latent_hidden
         settings["rounding_steps"] = tuple(scaling.lattice.step.tolist())
 
         self.table_ = None  # `ncai fit` keeps here how it prepared its table
@@ -399,13 +408,21 @@ class BNNLVRegressor(RegressorMixin, BaseEstimator):
     def _settings(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in self._get_param_names()}
 
+    def _networks(self, settings: Mapping[str, Any]) -> list[Network]:
+        """Those to choose among on held-out rows, the usual one first."""
+        layers = latent_layers(settings["latent_hidden"])
+        has_weights = self.start is not None and not isinstance(self.start, str)
+        if self.network is not None or self.latent_dim == 0 or has_weights:
+            layers = layers[:1]  # there is no such layer, or the start knows which
+        return [self._network({**settings, "latent_hidden": own}) for own in layers]
+
     def _network(self, settings: Mapping[str, Any]) -> Network:
         if self.network is None:
             return MLP(
                 layer_widths("hidden", settings["hidden"]),
                 settings["activation"],
                 settings["latent_layer"],
-                layer_widths("latent_hidden", settings["latent_hidden"]),
+                latent_layers(settings["latent_hidden"])[0],
             )
         if isinstance(self.network, type):
             name = self.network.__name__

@@ -19,7 +19,7 @@ from ncai.optimise import Driver, FitFailedError, Progress
 from ncai.posterior import Fit, GaussianPosterior, Posterior
 from ncai.settings import build_method, build_model, has_folds
 from ncai.types import Data, Rows, Unknowns
-from ncai.variational import MeanField, raw_scales_of
+from ncai.variational import mean_field_of
 
 FEWEST_HELD_OUT = 5
 
@@ -207,8 +207,7 @@ def _snapshots(
         if driver.interrupted or driver.out_of_time():
             break
         again = Driver(driver.on_progress, driver.time_limit, started=driver.started)
-        q = MeanField(last.mean, raw_scales_of(last.scale), last.factor)
-        begin = q, last.priors
+        begin = mean_field_of(last.mean, last.scale, last.factor), last.priors
         try:
             found.append(
                 method.continue_from(
@@ -278,7 +277,7 @@ def _with_new_rows(posterior: GaussianPosterior, num_old: int, num_all: int):
     real = jnp.result_type(float)
     mean = mean._replace(latents=jnp.asarray(new_mean, real))
     scale = scale._replace(latents=jnp.asarray(new_scale, real))
-    return MeanField(mean, raw_scales_of(scale), posterior.factor), priors
+    return mean_field_of(mean, scale, posterior.factor), priors
 
 
 def _without_padding(posterior: Posterior, num_rows: int) -> Posterior:

@@ -297,14 +297,27 @@ def check(s: Mapping[str, Any]) -> None:
             )
 
 
-def layer_widths(name: str, value: Any) -> tuple[int, ...]:
+# What latent_hidden="auto" chooses among; the first if nothing tells which is better.
+LATENT_LAYERS: tuple[tuple[int, ...], ...] = ((20,), ())
+
+
+def latent_layers(value: Any) -> tuple[tuple[int, ...], ...]:
+    """The layers of z to choose among: one, but for "auto"."""
+    if isinstance(value, str) and value == "auto":
+        return LATENT_LAYERS
+    return (layer_widths("latent_hidden", value, ", or 'auto'"),)
+
+
+def layer_widths(name: str, value: Any, otherwise: str = "") -> tuple[int, ...]:
     """Nodes of hidden layers, from a whole number or a list of them."""
     widths = np.atleast_1d(np.asarray(value, object))
     if widths.ndim > 1 or not all(
         isinstance(width, int | np.integer) and not isinstance(width, bool)
         for width in widths
     ):
-        raise ValueError(f"{name}={value!r} must be a list of whole numbers.")
+        raise ValueError(
+            f"{name}={value!r} must be a list of whole numbers{otherwise}."
+        )
     return tuple(int(width) for width in widths)
 
 

@@ -1,7 +1,7 @@
 """From rows in the user's units to a fit: quick fits say how, whole ones decide."""
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
 
@@ -23,10 +23,11 @@ CLOSE = 3.0
 
 
 class Trial(NamedTuple):
-    """A fit under one transform of y.
+    """A fit under one transform of y, by one network.
 
     Args:
         scaling: the transform, and the units of training.
+        network: what was fitted.
         result: the fit.
         log_probs: log densities of the held-out rows, in the units of y; None if there
             are none.
@@ -34,6 +35,7 @@ class Trial(NamedTuple):
     """
 
     scaling: Scaling
+    network: FlatNetwork
     result: Result
     log_probs: np.ndarray | None
     row_weights: np.ndarray
@@ -49,7 +51,7 @@ class Trial(NamedTuple):
 def fit_scaled(
     rows: Rows,
     settings: Mapping[str, Any],
-    network: FlatNetwork,
+    networks: Sequence[FlatNetwork],
     seed: int,
     valid: Rows | None = None,
     start: Unknowns | None = None,
@@ -58,9 +60,10 @@ def fit_scaled(
     """Fit rows in the user's units: quickly, under each transform of y, then in full.
 
     The transform is that which gives the held-out rows the best density, in the units
-    of y: of quick fits, and of whole ones where those are close. Where restarts are
-    weighted, those of the quick fit stay among them: on small tables stopping early can
-    be best.
+    of y: of quick fits, and of whole ones where those are close. The network is the
+    best of quick fits under the best transform; the first where nothing can be told.
+    Where restarts are weighted, those of the quick fit stay among them: on small tables
+    stopping early can be best.
     """
     started = time.monotonic()
     lattice = None
@@ -71,7 +74,7 @@ def fit_scaled(
         lattice = found if settings["rounding"] == "auto" else None
     judged = rows if valid is None else valid
 
-    def fit(scaling: Scaling, settings, stage: str | None, quick=None) -> Trial:
+    def fit(scaling, network, settings, stage: str | None, quick=None) -> Trial:
         result = fit_rows(
             scaling.apply(rows),
             settings,
@@ -82,31 +85,44 @@ def fit_scaled(
             on_progress if stage is None else _named_stage(on_progress, stage),
             quick,
         )
-        return judge(scaling, result, judged)
+        return judge(scaling, network, result, judged)
 
     names = _transforms_to_try(rows, settings, valid)
     scalings = [
         Scaling.learn(rows, settings["standardize"], name, lattice) for name in names
     ]
     weighted = has_folds(settings) and settings["keep"] == "weighted"
+    if not _num_held_out(rows, settings, valid):
+        networks = networks[:1]
+    quick_settings = _quick_settings(settings, len(names) * len(networks))
+
+    def try_out(scaling: Scaling, network: FlatNetwork) -> Trial:
+        stage = f"trial, {WORDS[scaling.transform.name]}"
+        if network is not networks[0]:
+            stage += ", another network"
+        trial = fit(scaling, network, quick_settings, stage)
+        if trial.result.fit.interrupted:
+            raise _InterruptedError(trial)
+        return trial
+
     quick_fits: list[Trial] = []
-    if len(names) > 1 or weighted:
-        for name, scaling in zip(names, scalings, strict=True):
-            quick = _quick_settings(settings, len(names))
-            trial = fit(scaling, quick, f"trial, {WORDS[name]}")
-            if trial.result.fit.interrupted:
-                return scaling, trial.result
-            quick_fits.append(trial)
-        scalings = [trial.scaling for trial in worth_a_whole_fit(quick_fits)]
+    plans = [(scalings[0], networks[0])]
+    if len(names) > 1 or len(networks) > 1 or weighted:
+        try:
+            quick_fits = try_all(scalings, networks, try_out)
+        except _InterruptedError as stopped:
+            return stopped.trial.scaling, stopped.trial.result
+        plans = [(t.scaling, t.network) for t in worth_a_whole_fit(quick_fits)]
     if settings["time_limit"]:
-        scalings = scalings[:1]
+        plans = plans[:1]
         left = settings["time_limit"] - (time.monotonic() - started)
         settings = {**settings, "time_limit": max(left, 1e-3)}
     best: Trial | None = None
-    for scaling in scalings:
+    for scaling, network in plans:
         quick = [t.result.fit for t in quick_fits if t.scaling is scaling]
-        stage = WORDS[scaling.transform.name] if len(scalings) > 1 else None
-        whole = fit(scaling, settings, stage, _as_trial(quick[0]) if weighted else None)
+        stage = WORDS[scaling.transform.name] if len(plans) > 1 else None
+        added = _as_trial(quick[0]) if weighted else None
+        whole = fit(scaling, network, settings, stage, added)
         if best is not None and whole.result.fit.interrupted:
             best = _interrupted(best)
             break
@@ -123,14 +139,42 @@ def fit_scaled(
     )
 
 
-def judge(scaling: Scaling, result: Result, judged: Rows) -> Trial:
+def try_all(
+    scalings: Sequence[Scaling],
+    networks: Sequence[FlatNetwork],
+    try_out: Callable[[Scaling, FlatNetwork], Trial],
+) -> list[Trial]:
+    """Quick fits under every transform that may be best, by the best of the networks.
+
+    The transforms are tried with the first network, others with the best transform; if
+    one of these wins, with all transforms that are close.
+    """
+    trials = [try_out(scaling, networks[0]) for scaling in scalings]
+    for network in networks[1:]:
+        best, *close = worth_a_whole_fit(trials)
+        other = try_out(best.scaling, network)
+        if other.score > best.score:
+            trials = [other, *(try_out(trial.scaling, network) for trial in close)]
+    return trials
+
+
+class _InterruptedError(Exception):
+    """Ctrl-C in a quick fit: what it found is all there is."""
+
+    def __init__(self, trial: Trial):
+        self.trial = trial
+
+
+def judge(
+    scaling: Scaling, network: FlatNetwork, result: Result, judged: Rows
+) -> Trial:
     """A fit, with the log densities of its held-out rows in the units of y."""
     found = result.held_out
     if found is None:
-        return Trial(scaling, result, None, np.zeros(0))
+        return Trial(scaling, network, result, None, np.zeros(0))
     held = judged.pick(found.rows)
     log_probs = found.log_probs + scaling.log_density_shifts(held)
-    return Trial(scaling, result, log_probs, held.weights)
+    return Trial(scaling, network, result, log_probs, held.weights)
 
 
 def worth_a_whole_fit(trials: list[Trial]) -> list[Trial]:
@@ -188,12 +232,18 @@ def _transforms_to_try(rows: Rows, settings, valid: Rows | None) -> list[str]:
     asked = settings["target_transform"]
     if asked != "auto":
         return [asked]
-    held_out = len(hold_out(len(rows), settings["validation_fraction"], 0)[1])
-    if has_folds(settings) and len(rows) >= FEWEST_HELD_OUT:
-        held_out = len(rows)
-    if settings["inference"] in ("hmc", "hmc_marginal"):
-        held_out = 0
-    if valid is None and not held_out:
+    if not _num_held_out(rows, settings, valid):
         return ["none"]  # nothing to choose by
     positive = (rows.targets > 0).all() and (valid is None or (valid.targets > 0).all())
     return ["none", "log"] if positive else ["none", "yeo_johnson"]
+
+
+def _num_held_out(rows: Rows, settings, valid: Rows | None) -> int:
+    """Rows by which fits can be compared."""
+    if valid is not None:
+        return len(valid)
+    if settings["inference"] in ("hmc", "hmc_marginal"):
+        return 0
+    if has_folds(settings) and len(rows) >= FEWEST_HELD_OUT:
+        return len(rows)
+    return len(hold_out(len(rows), settings["validation_fraction"], 0)[1])

@@ -13,13 +13,17 @@ from jaxtyping import Array, Float
 from ncai.model import Model, NoiseMoments, PriorState, point_noise
 from ncai.types import Data, Unknowns
 
+SMALLEST_SCALE = 1e-6  # where a q begins at values that have none, as MAP's
+
 
 class MeanField(NamedTuple):
     """Variational parameters phi: a mean and an unconstrained scale for each unknown.
 
     The standard deviation is softplus(raw_scale). Where the noise is learned by MAP it
-    has a mean and no scale. With a `factor` U the covariance of W has U U' added; one
-    with fewer rows than W has weights is of the last of them.
+    has a mean and no scale. With a `factor` the covariance of W has U U' added, where U
+    is the factor with each row in units of that weight's scale: a step of training then
+    moves it by as much as the scale. One with fewer rows than W has weights is of the
+    last of them.
     """
 
     mean: Unknowns
@@ -39,11 +43,25 @@ def raw_scale_of(scale):
 
 def raw_scales_of(scale: Unknowns) -> Unknowns:
     """The same for every unknown; a scale of 0, as MAP's, becomes a tiny one."""
-    return jax.tree.map(lambda s: raw_scale_of(jnp.maximum(s, 1e-6)), scale)
+    return jax.tree.map(lambda s: raw_scale_of(jnp.maximum(s, SMALLEST_SCALE)), scale)
+
+
+def mean_field_of(
+    mean: Unknowns, scale: Unknowns, factor: Float[Array, "*r F R"] | None
+) -> MeanField:
+    """The parameters of a q with these standard deviations, and this U."""
+    raw_scale = raw_scales_of(scale)
+    if factor is not None:
+        positive = jnp.maximum(scale.weights, SMALLEST_SCALE)
+        factor = factor / scale_of_rows(factor, positive)
+    return MeanField(mean, raw_scale, factor)
 
 
 class Draw(NamedTuple):
-    """q with its standard deviations and reparameterised draws of (W, Z) worked out."""
+    """q with its standard deviations and reparameterised draws of (W, Z) worked out.
+
+    Its factor is U itself.
+    """
 
     mean: Unknowns
     scale: Unknowns
@@ -77,8 +95,16 @@ def with_factor(q: MeanField, draw: Draw, normals: Float[Array, "S R"]) -> Draw:
     """A draw of W that moves along the directions of q's factor too."""
     if q.factor is None:
         return draw
-    moves = before_them_zeros(normals @ q.factor.T, draw.weights.shape[1])
-    return draw._replace(weights=draw.weights + moves, factor=q.factor)
+    factor = q.factor * scale_of_rows(q.factor, draw.scale.weights)
+    moves = before_them_zeros(normals @ factor.T, draw.weights.shape[1])
+    return draw._replace(weights=draw.weights + moves, factor=factor)
+
+
+def scale_of_rows(
+    factor: Float[Array, "*r F R"], scale: Float[Array, "*r P"]
+) -> Float[Array, "*r F 1"]:
+    """Scales of the weights that the rows of a factor are of."""
+    return scale[..., scale.shape[-1] - factor.shape[-2] :, None]
 
 
 def before_them_zeros(last: Float[Array, "*s F"], size: int) -> Float[Array, "*s P"]:
@@ -120,8 +146,22 @@ def factor_kl(
     scale = scale[first:]
     spread = jnp.sum(jnp.sum(factor**2, axis=1) / prior_variance)
     inner = jnp.eye(factor.shape[1]) + factor.T @ (factor / (scale**2)[:, None])
-    factorised = jnp.linalg.cholesky(inner)
-    return 0.5 * spread - jnp.sum(jnp.log(jnp.diag(factorised)))
+    return 0.5 * spread - 0.5 * log_det(inner)
+
+
+def log_det(matrix: Float[Array, "R R"]) -> Float[Array, ""]:
+    """Logarithm of the determinant of a positive definite matrix, by elimination.
+
+    Not by LAPACK: its calls for matrices of some tens of rows wait for XLA's threads,
+    which never come where groups of restarts are trained side by side.
+    """
+
+    def eliminate(left, i):
+        row = left[i]
+        return left - jnp.outer(row, row) / row[i], jnp.log(row[i])
+
+    _, logs = jax.lax.scan(eliminate, matrix, jnp.arange(matrix.shape[0]))
+    return jnp.sum(logs)
 
 
 def noise_moments(

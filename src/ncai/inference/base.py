@@ -16,7 +16,7 @@ from ncai.optimise import Driver, Stage
 from ncai.posterior import Fit, GaussianPosterior
 from ncai.training_step import TrainState, initial_state
 from ncai.types import Data, Unknowns
-from ncai.variational import MeanField, raw_scale_of, scale_of
+from ncai.variational import MeanField, raw_scale_of, scale_of, scale_of_rows
 
 
 @dataclass(frozen=True)
@@ -250,14 +250,11 @@ def _starting_state(
 def gaussian_fit(model: Model, q: MeanField, priors: PriorState, driver: Driver) -> Fit:
     """The result of a variational method."""
     num_restarts = q.mean.weights.shape[0]
-    posterior = GaussianPosterior(
-        model,
-        q.mean,
-        _scale_of(q),
-        priors,
-        np.full(num_restarts, 1 / num_restarts),
-        q.factor,
-    )
+    scale, factor = _scale_of(q), q.factor
+    if factor is not None:
+        factor = factor * scale_of_rows(factor, scale.weights)
+    shares = np.full(num_restarts, 1 / num_restarts)
+    posterior = GaussianPosterior(model, q.mean, scale, priors, shares, factor)
     return driver_fit(posterior, driver)
 
 

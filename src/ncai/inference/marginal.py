@@ -24,7 +24,7 @@ from ncai.types import Data, Unknowns
 from ncai.variational import MeanField
 
 BATCH_ROWS = 256  # what a step looks at: its cost then stays as rows grow
-START_OF_FACTOR = 0.01  # a fifth of the scales' own start
+START_OF_FACTOR = 0.2  # what all directions add at first, in units of the scales
 REACH = 4.5  # prior standard deviations of z that the nodes cover each way
 NODES = {1: 16, 2: 16}  # in each dimension
 # Rows x nodes x restarts of a group: half a megabyte, which a core's cache holds.
@@ -137,7 +137,7 @@ def with_directions(
     """Add small random directions in which the last so many weights move together."""
     restarts = q.mean.weights.shape[0]
     normals = jax.random.normal(key, (restarts, num_rows, rank))
-    return q._replace(factor=START_OF_FACTOR * normals)
+    return q._replace(factor=START_OF_FACTOR / rank**0.5 * normals)
 
 
 def even_batches(num_rows: int, most: int) -> int:

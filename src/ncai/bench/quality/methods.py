@@ -30,9 +30,10 @@ PEERS: dict[str, tuple[str, str, int | None]] = {
     "het_gp": ("heteroscedastic_process.py", "torch", 1600),
 }
 
-# Leads: the default at a quarter of its steps ("quarter"), each with one change. They
-# are many, and compared with each other only.
-QUARTER = {"max_steps": 1000}
+# Leads: the default at a quarter of its steps, with the layer of z ("quarter"), each
+# with one change. They are many, and compared with each other only.
+_GIVEN_LAYER = {"latent_hidden": (20,)}
+QUARTER = {"max_steps": 1000} | _GIVEN_LAYER
 LEADS: dict[str, dict[str, Any]] = {
     "quarter": {},
     "from_ncai_start": {"start": "ncai"},
@@ -75,10 +76,11 @@ LEADS: dict[str, dict[str, Any]] = {
     },
 }
 # Some in fits of full length, beside "whole": what is best may differ there.
-WHOLE = {"max_steps": 4000}
+WHOLE = {"max_steps": 4000} | _GIVEN_LAYER
 WHOLE_LEADS: dict[str, dict[str, Any]] = {
     "whole": {},
     "no_latent_layer_whole": {"latent_hidden": ()},
+    "chosen_latent_layer_whole": {"latent_hidden": "auto"},
     "narrow_latents_whole": {"latent_variance": 1.0},
     "wide_latents_whole": {"latent_variance": 10.0},
 }
