@@ -37,9 +37,9 @@ def leads_page(results: Results) -> str:
         "# Leads",
         "",
         f"Made by `ncai bench quality --methods leads --sets "
-        f"{','.join(sets)} --splits {results.splits}`. Each lead is the default at a "
-        f"quarter of its steps (`{BASE}`), or at all of them (`{WHOLE_BASE}`), with "
-        "one change; the splits know no test row (see "
+        f"{','.join(sets)} --splits {results.splits}`. Each lead is the default, with "
+        f"z's layer given, at a quarter of its steps (`{BASE}`), or at all of them "
+        f"(`{WHOLE_BASE}`), with one change; the splits know no test row (see "
         "[docs/quality.md](../../docs/quality.md)). Differences to that, paired by "
         "split, ± their standard error; below 0 is better; in bold what is by "
         "more than two standard errors, either way; (n) is the number of splits "
