@@ -56,7 +56,8 @@ def test_dequantised_sets_have_the_same_rows_and_half_a_step_of_noise():
 def test_leads_are_run_only_by_name():
     assert not set(METHOD_GROUPS["all"]) & set(ALL_LEADS)
     assert set(METHOD_GROUPS["all"]) | set(ALL_LEADS) == set(METHODS)
-    assert OURS["wide"] == {"max_steps": 1000, "hidden": (100, 100)}
+    changed = {"max_steps": 1000, "latent_hidden": (20,), "hidden": (100, 100)}
+    assert OURS["wide"] == changed
 
 
 def test_names_may_be_groups_and_unknown_ones_are_refused():
