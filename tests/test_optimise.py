@@ -420,15 +420,19 @@ def test_ctrl_c_in_the_start_of_a_sampler_goes_to_the_caller():
     assert set(driver.history.stage) == {"warm start", "elbo"}
 
 
-@pytest.mark.filterwarnings("ignore:.*chains have NOT mixed")
-def test_a_sampler_out_of_time_ends_its_warm_up_and_keeps_a_chunk_of_draws():
-    method = HMC(
+def short_sampler(num_warmup):
+    return HMC(
         num_chains=2,
-        num_warmup=300,
+        num_warmup=num_warmup,
         num_draws=100,
         max_doublings=3,
         training=Training(max_steps=250, warm_start_steps=250),
     )
+
+
+@pytest.mark.filterwarnings("ignore:.*chains have NOT mixed")
+def test_a_sampler_out_of_time_ends_its_warm_up_and_keeps_a_chunk_of_draws():
+    method = short_sampler(num_warmup=300)
     fit = method.fit(jax.random.key(0), MODEL, DATA, Driver(time_limit=1e-9))
     assert fit.stop_reasons[-2:] == [
         "warm-up: time limit after 25 draws",
@@ -498,13 +502,7 @@ def test_a_ctrl_c_whose_exception_is_dropped_ends_sampling_with_its_draws():
             with contextlib.suppress(KeyboardInterrupt):
                 signal.raise_signal(signal.SIGINT)
 
-    method = HMC(
-        num_chains=2,
-        num_warmup=25,
-        num_draws=100,
-        max_doublings=3,
-        training=Training(max_steps=250, warm_start_steps=250),
-    )
+    method = short_sampler(num_warmup=25)
     fit = method.fit(jax.random.key(0), MODEL, DATA, Driver(on_progress=press))
     assert fit.interrupted
     assert fit.stop_reasons[-1] == "sampling: interrupted after 25 draws"
