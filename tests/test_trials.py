@@ -128,11 +128,13 @@ def test_where_no_row_is_held_out_there_is_one_network(monkeypatch):
     assert fits.networks == [NETWORK]
 
 
-def test_ctrl_c_while_another_network_is_tried_ends_it_all(monkeypatch):
-    names = ("none", "log", "none")
-    fits = FakeFits(0.5, 0.0, 0.1, interrupted_at=2, names=names)
-    _, found = fit_with(monkeypatch, fits, networks=(NETWORK, OTHER))
+def test_ctrl_c_while_another_network_is_tried_keeps_the_best_before(monkeypatch):
+    names = ("none", "log", "log")
+    fits = FakeFits(0.0, 0.5, 0.9, interrupted_at=2, names=names)
+    scaling, found = fit_with(monkeypatch, fits, networks=(NETWORK, OTHER))
+    assert scaling.transform.name == "log"
     assert found.fit.interrupted
+    assert found.held_out_score == pytest.approx(0.5, abs=1e-6)
     assert len(fits.calls) == 3
 
 
@@ -150,10 +152,26 @@ def test_closeness_is_measured_in_standard_errors():
     assert worth_a_whole_fit([best, trial(None)]) == [best]
 
 
+@pytest.mark.parametrize("layer", [(20,), ()])
+def test_a_start_by_value_says_which_layer_z_has(layer):
+    model = BNNLVRegressor(
+        start={
+            "weights": np.zeros(
+                FlatNetwork(MLP((3,), latent_hidden=layer), 1, 1, 1).num_weights
+            )
+        },
+        hidden=(3,),
+        max_steps=8,
+        n_restarts=2,
+        n_folds=2,
+        random_state=0,
+    ).fit(ROWS.inputs, ROWS.targets[:, 0])
+    assert model.settings_["latent_hidden"] == layer
+
+
 @pytest.mark.parametrize("rows_are_held_out", [True, False])
 def test_the_layer_of_z_is_told_and_saved(tmp_path, rows_are_held_out):
     model = BNNLVRegressor(
-        latent_hidden="auto",
         max_steps=8,
         n_restarts=2,
         n_folds=2 if rows_are_held_out else 0,
@@ -164,7 +182,7 @@ def test_the_layer_of_z_is_told_and_saved(tmp_path, rows_are_held_out):
     layer = model.settings_["latent_hidden"]
     assert layer in ((20,), ()) if rows_are_held_out else layer == (20,)
     assert model.posterior_.model.network.network.latent_hidden == layer
-    assert model.get_params()["latent_hidden"] == "auto"
+    assert model.get_params()["latent_hidden"] is None  # "auto" by default
     model.save(tmp_path / "m.ncai")
     again = BNNLVRegressor.load(tmp_path / "m.ncai")
     assert again.settings_["latent_hidden"] == layer

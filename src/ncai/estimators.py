@@ -16,6 +16,7 @@ from ncai.input_checks import (
     check_weights,
     given_start,
     new_seed,
+    of_the_size,
     seed_of,
     validate,
     warn_of_constants,
@@ -345,6 +346,7 @@ class BNNLVRegressor(RegressorMixin, BaseEstimator):
         warn_of_constants(targets[used], single)
         sizes = X.shape[1], int(self.latent_dim), targets.shape[1]
         networks = [FlatNetwork(own, *sizes) for own in self._networks(settings)]
+        networks = of_the_size(networks, self.start)
         warn_if_large(
             "This fit",
             fit_bytes(settings, networks[0], len(used)),
@@ -411,9 +413,8 @@ class BNNLVRegressor(RegressorMixin, BaseEstimator):
     def _networks(self, settings: Mapping[str, Any]) -> list[Network]:
         """Those to choose among on held-out rows, the usual one first."""
         layers = latent_layers(settings["latent_hidden"])
-        has_weights = self.start is not None and not isinstance(self.start, str)
-        if self.network is not None or self.latent_dim == 0 or has_weights:
-            layers = layers[:1]  # there is no such layer, or the start knows which
+        if self.network is not None or self.latent_dim == 0:
+            layers = layers[:1]  # there is no such layer
         return [self._network({**settings, "latent_hidden": own}) for own in layers]
 
     def _network(self, settings: Mapping[str, Any]) -> Network:

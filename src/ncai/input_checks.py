@@ -3,6 +3,7 @@
 import re
 import warnings
 
+import jax
 import numpy as np
 from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, validate_data
@@ -53,6 +54,19 @@ def given_start(start, network: FlatNetwork, num_rows: int) -> Unknowns | None:
         raise ValueError("start holds NaN or infinity; every value must be finite.")
     latents = np.broadcast_to(latents, (*several, *shape))
     return Unknowns(weights, latents, np.zeros(0))  # pyright: ignore
+
+
+def of_the_size(networks: list[FlatNetwork], start) -> list[FlatNetwork]:
+    """The networks to try: with a start by value, the one that has its weights."""
+    if not isinstance(start, dict) or "weights" not in start:
+        return networks
+    weights = start["weights"]
+    if hasattr(weights, "ndim"):
+        number = np.shape(weights)[-1] if np.ndim(weights) else 1
+    else:
+        number = sum(np.size(leaf) for leaf in jax.tree.leaves(weights))
+    alike = [own for own in networks if own.num_weights == number]
+    return (alike or networks)[:1]
 
 
 def validate(estimator, X, y="no_validation", *, names=("X", "y"), **options):

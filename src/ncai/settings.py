@@ -140,7 +140,7 @@ METHOD_PRESETS: dict[tuple[str, str], dict[str, Any]] = {
         "hidden": (50, 50),
         "activation": "silu",
         "latent_layer": "last",
-        "latent_hidden": (20,),
+        "latent_hidden": "auto",
         "n_restarts": 16,
         "n_folds": 8,
         "max_steps": 4_000,

@@ -103,21 +103,26 @@ def fit_scaled(
         trial = fit(scaling, network, quick_settings, stage)
         if trial.result.fit.interrupted:
             raise _InterruptedError(trial)
+        whole_trials.append(trial)
         return trial
 
+    best: Trial | None = None
+    whole_trials: list[Trial] = []
     quick_fits: list[Trial] = []
     plans = [(scalings[0], networks[0])]
     if len(names) > 1 or len(networks) > 1 or weighted:
         try:
             quick_fits = try_all(scalings, networks, try_out)
         except _InterruptedError as stopped:
-            return stopped.trial.scaling, stopped.trial.result
-        plans = [(t.scaling, t.network) for t in worth_a_whole_fit(quick_fits)]
+            best, plans = stopped.trial, []
+            if whole_trials:
+                best = _interrupted(worth_a_whole_fit(whole_trials)[0])
+        else:
+            plans = [(t.scaling, t.network) for t in worth_a_whole_fit(quick_fits)]
     if settings["time_limit"]:
         plans = plans[:1]
         left = settings["time_limit"] - (time.monotonic() - started)
         settings = {**settings, "time_limit": max(left, 1e-3)}
-    best: Trial | None = None
     for scaling, network in plans:
         quick = [t.result.fit for t in quick_fits if t.scaling is scaling]
         stage = WORDS[scaling.transform.name] if len(plans) > 1 else None
@@ -159,7 +164,7 @@ def try_all(
 
 
 class _InterruptedError(Exception):
-    """Ctrl-C in a quick fit: what it found is all there is."""
+    """Ctrl-C in a quick fit: those before it, or what it found, are all there is."""
 
     def __init__(self, trial: Trial):
         self.trial = trial

@@ -59,7 +59,7 @@ LEADS: dict[str, dict[str, Any]] = {
     "low_rank": {"posterior_rank": 4},
     "last_layer": {"posterior_rank": "last_layer"},
     "conformal": {},  # intervals alone, by rows kept apart: see CONFORMAL
-    # These with all else as "marginal" has it by default.
+    # These (and no_latent) with all else as "marginal" has it by default.
     "iwae": {"inference": "iwae"},
     "iwae_penalties": {
         "inference": "iwae",
@@ -179,7 +179,7 @@ _python_with = functools.cache(python_with)
 def our_settings(method: str, dataset: str) -> dict[str, Any]:
     """Arguments of the estimator; the paper's methods have its networks and units."""
     settings = dict(OURS[method])
-    if settings.get("inference") == "iwae":
+    if settings.get("inference") == "iwae" or settings.get("latent_dim") == 0:
         from ncai.settings import METHOD_PRESETS
 
         settings = METHOD_PRESETS["default", "marginal"] | settings
