@@ -46,6 +46,8 @@ def short_fits(monkeypatch):
     for preset in (settings.PRESETS["default"], *settings.METHOD_PRESETS.values()):
         if "max_steps" in preset:
             monkeypatch.setitem(preset, "max_steps", 60)
+        if "latent_hidden" in preset:  # one network to compile in place of two
+            monkeypatch.setitem(preset, "latent_hidden", (20,))
     defaults = BNNLVRegressor.__init__.__kwdefaults__
     quick = {"n_restarts": 2, "n_weight_draws": 16, "n_latent_draws": 8}
     for name, value in quick.items():

@@ -17,7 +17,8 @@ def one_input() -> tuple[BNNLVRegressor, pd.DataFrame, np.ndarray]:
     x = np.sort(rng.uniform(-2, 2, 60))
     y = x + (0.2 + 0.3 * np.abs(x)) * rng.standard_normal(60)
     frame = pd.DataFrame({"dose": x})
-    return BNNLVRegressor(**_EFFORT).fit(frame, y), frame, y
+    model = BNNLVRegressor(latent_hidden=(20,), **_EFFORT)
+    return model.fit(frame, y), frame, y
 
 
 @cache

@@ -37,6 +37,7 @@ X = RNG.uniform(-1, 1, (60, 1))
 Y = X[:, 0] + RNG.normal(0, 0.2, 60)
 TINY = {"hidden": (8,), "max_steps": 80, "n_restarts": 6, "n_folds": 3}
 TINY |= {"temperature": (0.01, 0.1), "n_weight_draws": 32, "random_state": 0}
+TINY |= {"latent_hidden": (4,)}
 
 
 def settings(**given):

@@ -235,7 +235,9 @@ def counts():
 
 @pytest.fixture(scope="module")
 def fitted(counts):
-    model = BNNLVRegressor(max_steps=300, n_restarts=4, n_folds=2, random_state=0)
+    model = BNNLVRegressor(
+        max_steps=300, n_restarts=4, n_folds=2, latent_hidden=(20,), random_state=0
+    )
     return model.fit(*counts)
 
 
@@ -291,7 +293,12 @@ def test_coverage_of_counts_is_that_of_their_level(fitted):
 
 def test_smooth_predicts_what_was_rounded(counts):
     model = BNNLVRegressor(
-        max_steps=50, n_restarts=2, n_folds=2, rounding="smooth", random_state=0
+        max_steps=50,
+        n_restarts=2,
+        n_folds=2,
+        latent_hidden=(20,),
+        rounding="smooth",
+        random_state=0,
     ).fit(*counts)
     samples = model.predict_dist(counts[0][:5]).sample(50)
     assert not np.array_equal(samples, np.round(samples))

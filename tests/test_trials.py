@@ -26,11 +26,11 @@ NOISE = RNG.normal(size=NUM_ROWS)
 NOISE -= NOISE.mean()
 
 
-def result(log_probs, interrupted=False):
+def result(log_probs, interrupted=False, num_steps=1):
     """A fit of which nothing is known but its held-out rows."""
     nothing: dict = {"posterior": None, "score_name": "", "seconds": 0.0}
     nothing |= dict.fromkeys(("train_index", "first_train_index", "scores", "kept"))
-    fit = Fit(None, {}, np.ones(1, bool), [], 0, interrupted)  # pyright: ignore
+    fit = Fit(None, {}, np.ones(1, bool), [], num_steps, interrupted)  # pyright: ignore
     return Result(fit=fit, held_out=HeldOut(np.arange(NUM_ROWS), log_probs), **nothing)
 
 
@@ -139,9 +139,10 @@ def test_ctrl_c_while_another_network_is_tried_keeps_the_best_before(monkeypatch
 
 
 def test_closeness_is_measured_in_standard_errors():
-    def trial(log_probs):
+    def trial(log_probs, num_steps=1):
+        found = result(log_probs, num_steps=num_steps)
         weights = np.ones(NUM_ROWS)
-        return trials.Trial(None, None, None, log_probs, weights)  # pyright: ignore
+        return trials.Trial(None, None, found, log_probs, weights)  # pyright: ignore
 
     best = trial(NOISE)
     error = 1 / np.sqrt(NUM_ROWS)
@@ -150,6 +151,7 @@ def test_closeness_is_measured_in_standard_errors():
     assert worth_a_whole_fit([near, best]) == [best, near]
     assert worth_a_whole_fit([far, best]) == [best]
     assert worth_a_whole_fit([best, trial(None)]) == [best]
+    assert worth_a_whole_fit([trial(NOISE + 9, num_steps=0), far])[0] is far
 
 
 @pytest.mark.parametrize("layer", [(20,), ()])

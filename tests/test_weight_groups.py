@@ -72,11 +72,12 @@ def test_groups_are_fitted_saved_and_loaded(tmp_path, inference, groups):
         hidden=(5,),
         max_steps=60,
         n_restarts=2,
+        latent_hidden=(4,) if inference == "marginal" else (),
         random_state=0,
     ).fit(x, x[:, 0])
     variances = np.asarray(model.posterior_.priors.weight_variance)
     assert variances.shape[1] == model.posterior_.model.network.num_weights
-    # "marginal" has two more: biases and weights of the layer of z alone.
+    # The layer of z alone makes two more: its biases and weights.
     assert len(np.unique(variances[0])) == groups
     model.save(tmp_path / "m.ncai")
     again = BNNLVRegressor.load(tmp_path / "m.ncai")

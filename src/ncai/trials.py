@@ -158,7 +158,7 @@ def try_all(
     for network in networks[1:]:
         best, *close = worth_a_whole_fit(trials)
         other = try_out(best.scaling, network)
-        if other.score > best.score:
+        if worth_a_whole_fit([best, other])[0] is other:
             trials = [other, *(try_out(trial.scaling, network) for trial in close)]
     return trials
 
@@ -184,7 +184,8 @@ def judge(
 
 def worth_a_whole_fit(trials: list[Trial]) -> list[Trial]:
     """The best, and those that are not clearly behind it, best first."""
-    ranked = sorted(trials, key=lambda trial: -trial.score)
+    # One whose time was over before its first step tells nothing.
+    ranked = sorted(trials, key=lambda t: (t.result.fit.num_steps == 0, -t.score))
     best = ranked[0]
     return [best, *(trial for trial in ranked[1:] if _is_close(best, trial))]
 

@@ -51,7 +51,7 @@ LEADS: dict[str, dict[str, Any]] = {
     "by_layer": {"weight_groups": "layer"},
     "by_input": {"weight_groups": "input"},
     "two_latents": {"latent_dim": 2},
-    "no_latent": {"latent_dim": 0},
+    "no_latent": {"latent_variance": 1e-8},
     "no_latent_layer": {"latent_hidden": ()},
     "narrow_latents": {"latent_variance": 1.0},
     "wide_latents": {"latent_variance": 16.0},
@@ -59,7 +59,7 @@ LEADS: dict[str, dict[str, Any]] = {
     "low_rank": {"posterior_rank": 4},
     "last_layer": {"posterior_rank": "last_layer"},
     "conformal": {},  # intervals alone, by rows kept apart: see CONFORMAL
-    # These (and no_latent) with all else as "marginal" has it by default.
+    # These with all else as "marginal" has it by default.
     "iwae": {"inference": "iwae"},
     "iwae_penalties": {
         "inference": "iwae",
@@ -179,7 +179,7 @@ _python_with = functools.cache(python_with)
 def our_settings(method: str, dataset: str) -> dict[str, Any]:
     """Arguments of the estimator; the paper's methods have its networks and units."""
     settings = dict(OURS[method])
-    if settings.get("inference") == "iwae" or settings.get("latent_dim") == 0:
+    if settings.get("inference") == "iwae":
         from ncai.settings import METHOD_PRESETS
 
         settings = METHOD_PRESETS["default", "marginal"] | settings
