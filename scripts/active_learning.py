@@ -8,12 +8,13 @@ pool lie in three clusters, those of the test anywhere between the ends, so rand
 labels seldom fall between the clusters. "half_noisy": a curve whose right third is very
 noisy, under an even pool; the first labels are all from the left half.
 
-Writes curves.csv, curves.png and wins.md into results/active_learning after each curve;
-the same command goes on where it was stopped.
+Writes curves.csv into results/active_learning after each curve, curves.png and wins.md
+at the end; the same command goes on where it was stopped.
 """
 
 import argparse
 from collections.abc import Callable
+from itertools import product
 from pathlib import Path
 from typing import NamedTuple
 
@@ -129,15 +130,17 @@ def wins(rows: pd.DataFrame) -> str:
         "rmse": last.pivot_table("rmse_of_mean", ["task", "seed"], "strategy"),
     }
     for task in rows["task"].unique():
-        of_task = {name: table.loc[task].dropna() for name, table in tables.items()}
+        of_task = {name: table.loc[task] for name, table in tables.items()}
         for strategy in STRATEGIES:
+            if of_task["last"].get(strategy, pd.Series()).dropna().empty:
+                continue
             cells = []
             for table in of_task.values():
-                values = table[strategy]
+                values = table[strategy].dropna()
                 error = values.std() / np.sqrt(len(values))
                 cells.append(f"{values.mean():.3f} ± {error:.3f}")
             for name in ("last", "all"):
-                table = of_task[name]
+                table = of_task[name][list({"random", strategy})].dropna()
                 better = int((table[strategy] > table["random"]).sum())
                 known = strategy != "random"
                 cells.append(f"{better} of {len(table)} seeds" if known else "")
@@ -185,16 +188,17 @@ def main():
     if "task" not in rows:  # there is none, or it is of an older form
         rows = pd.DataFrame(columns=["task", "seed", "strategy"])
     done = set(zip(rows["task"], rows["seed"], rows["strategy"], strict=True))
-    for seed in range(args.seeds):
-        for name in TASKS if args.task == "all" else [args.task]:
-            for strategy in STRATEGIES:
-                if (name, seed, strategy) in done:
-                    continue
-                more = pd.DataFrame(curve(name, strategy, seed, args.rounds))
-                rows = pd.concat([rows, more], ignore_index=True)
-                with replacing(table) as temporary:
-                    rows.to_csv(temporary, index=False)
-                print(more.tail(1).to_string(index=False, header=False), flush=True)
+    names = TASKS if args.task == "all" else [args.task]
+    # What is compared first of all comes first, should the run be stopped.
+    for strategies in (("random", "epistemic"), ("total",)):
+        for name, seed, strategy in product(names, range(args.seeds), strategies):
+            if (name, seed, strategy) in done:
+                continue
+            more = pd.DataFrame(curve(name, strategy, seed, args.rounds))
+            rows = pd.concat([rows, more], ignore_index=True)
+            with replacing(table) as temporary:
+                rows.to_csv(temporary, index=False)
+            print(more.tail(1).to_string(index=False, header=False), flush=True)
     (args.out / "wins.md").write_text(wins(rows))
     picture(rows, args.out / "curves.png")
     print(wins(rows))

@@ -60,7 +60,8 @@ def data(num_rows=40, seed=0):
 
 
 def estimator(inference="mfvi", **changes):
-    return BNNLVRegressor(inference=inference, **(TINY | changes))
+    layer = {"latent_hidden": (20,)} if inference == "marginal" else {}
+    return BNNLVRegressor(inference=inference, **(TINY | layer | changes))
 
 
 def fit(model, x, y, **arguments):

@@ -216,6 +216,7 @@ def test_noise_that_rows_determine_has_a_narrow_posterior():
         max_steps=1500,
         n_restarts=2,
         target_transform="none",
+        latent_hidden=(20,),
         temperature=1.0,
         random_state=0,
     ).fit(x, y)

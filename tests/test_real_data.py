@@ -270,7 +270,9 @@ def test_energy_is_learned_and_covered():
     order = np.random.default_rng(0).permutation(len(table))
     train, test = table.iloc[order[100:]], table.iloc[order[:100]]
     inputs, target = list(table.columns[:-1]), table.columns[-1]
-    model = BNNLVRegressor(max_steps=1_000, n_restarts=4, random_state=0)
+    model = BNNLVRegressor(
+        max_steps=1_000, n_restarts=4, latent_hidden=(20,), random_state=0
+    )
     model.fit(train[inputs], train[target])
     marginal = norm(train[target].mean(), train[target].std())
     # A network that learns nothing has the marginal's score; this one gains 1.5 nats.

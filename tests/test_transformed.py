@@ -156,6 +156,7 @@ def test_auto_chooses_log_where_it_is_right_and_saves_it(tmp_path):
         inference="marginal",
         target_transform="auto",
         hidden=(5,),
+        latent_hidden=(),
         max_steps=300,
         n_restarts=2,
         validation_fraction=0.3,
@@ -242,7 +243,12 @@ def test_far_from_the_data_moments_and_quantiles_tell_the_same_story():
     x = rng.uniform(-2, 2, size=(80, 1))
     y = np.exp(x[:, 0] + 0.3 * rng.normal(size=80))
     model = BNNLVRegressor(
-        target_transform="log", max_steps=200, n_restarts=4, n_folds=2, random_state=0
+        target_transform="log",
+        latent_hidden=(20,),
+        max_steps=200,
+        n_restarts=4,
+        n_folds=2,
+        random_state=0,
     ).fit(x, y)
     far = model.predict_dist([[20.0]])
     draws = far.sample(20_000, seed=0)[:, 0]

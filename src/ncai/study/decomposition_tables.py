@@ -23,6 +23,8 @@ PRIORS = {
     "shared": "10, as HMC's",
     "empirical": "empirical Bayes",
     "own": "its own network",
+    "own_2": "its own, another seed",
+    "own_3": "its own, a third seed",
 }
 
 
