@@ -282,7 +282,7 @@ def test_the_lowest_value_is_0_or_above_where_none_is_negative():
 
 
 def test_coverage_of_counts_is_that_of_their_level(fitted):
-    x = np.zeros((3000, 1))
+    x = np.zeros((1500, 1))
     predictive = fitted.predict_dist(x)
     scores = row_scores(predictive, predictive.sample(1, seed=5)[0])
     for level in (50, 80, 95):
