@@ -196,6 +196,7 @@ def main():
                 continue
             more = pd.DataFrame(curve(name, strategy, seed, args.rounds))
             rows = pd.concat([rows, more], ignore_index=True)
+            rows = rows.astype({"seed": int, "labels": int})
             with replacing(table) as temporary:
                 rows.to_csv(temporary, index=False)
             print(more.tail(1).to_string(index=False, header=False), flush=True)
