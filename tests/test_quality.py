@@ -170,6 +170,17 @@ def test_targets_are_met_or_not():
         assert line.met is met
 
 
+def test_coverage_is_judged_with_noise_on_y_too():
+    whole = results_of({"default": [0.99] * 3}, "coverage", "wine_red").rows
+    noisy = results_of({"default": [0.95] * 3}, "coverage", "wine_red_dequantised").rows
+    lines = targets.check_targets(Results(pd.concat([whole, noisy]), 3), "default")
+    met = {
+        line.target.split(":")[0]: line.met for line in lines if "cover" in line.target
+    }
+    assert (met["wine_red"], met["wine_red_dequantised"]) == (False, True)
+    assert met["boston_dequantised"] is None  # not run
+
+
 def test_the_slowest_set_counts_and_none_twice():
     quick = results_of({"default": [50.0, 55.0, 70.0]}, "seconds", "wine_red").rows
     slow = results_of({"default": [99.0] * 3}, "seconds", "wine_red_dequantised").rows
