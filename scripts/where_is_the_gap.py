@@ -65,7 +65,7 @@ def gap(name: str, draw: int, times: int, fresh: pd.DataFrame) -> dict:
     short = fresh["log_density"] - predicted.log_prob(fresh["target"].to_numpy())
     parts = short.groupby(fresh["band"]).sum() / len(fresh)
     row = {"set": name, "draw": draw, "times": times, "gap": short.mean(), **parts}
-    return {k: round(v, 5) if isinstance(v, float) else v for k, v in row.items()}
+    return {k: round(float(v), 5) if isinstance(v, float) else v for k, v in row.items()}
 
 
 def table(rows: pd.DataFrame, command: str) -> str:

@@ -36,7 +36,6 @@ _GIVEN_LAYER = {"latent_hidden": (20,)}
 QUARTER = {"max_steps": 1000} | _GIVEN_LAYER
 LEADS: dict[str, dict[str, Any]] = {
     "quarter": {},
-    "from_ncai_start": {"start": "ncai"},
     "no_transform": {"target_transform": "none"},
     "yeo_johnson": {"target_transform": "yeo_johnson"},
     "one_layer": {"hidden": (50,)},
@@ -66,7 +65,6 @@ LEADS: dict[str, dict[str, Any]] = {
         "hz_weight": 1.0,
         "dependence_weight": 1.0,
     },
-    "iwae_multipliers": {"inference": "iwae", "multipliers": "learned"},
     # The paper's method, with learned noise; and with multipliers that tune themselves.
     "ncai_learned_noise": {"inference": "ncai", "max_steps": 5000},
     "ncai_multipliers": {
@@ -79,10 +77,8 @@ LEADS: dict[str, dict[str, Any]] = {
 WHOLE = {"max_steps": 4000} | _GIVEN_LAYER
 WHOLE_LEADS: dict[str, dict[str, Any]] = {
     "whole": {},
-    "no_latent_layer_whole": {"latent_hidden": ()},
     "chosen_latent_layer_whole": {"latent_hidden": "auto"},
-    "narrow_latents_whole": {"latent_variance": 1.0},
-    "wide_latents_whole": {"latent_variance": 10.0},
+    "cold_whole": {"temperature": 0.001},
 }
 # Which of several held-out rows choose, split by split: size, latents, their layer.
 CHOSEN_BY_VALIDATION = {
