@@ -176,7 +176,7 @@ BAD_TABLES = {
     "text.csv": ("a,y\n1,2\n2,red\n3,4\n", ["'y'", "'red'", "row 2", "numbers"]),
     "gap.csv": (
         "a,y\n1,2\n2,\n3,4\n",
-        ["'y'", "1 missing value, in row 2", "fill it in or remove it."],
+        ["'y'", "1 missing value, in row 2", "fill it in or remove that row."],
     ),
     "gap_y.csv": (
         "a,y\n1,2\n2,\n3,NA\n",
@@ -306,7 +306,7 @@ def test_places_and_lists_that_cannot_be_are_told(data, tmp_path, monkeypatch):
         raise PermissionError(13, "Permission denied", "secret.ncai")
 
     (tmp_path / "secret.ncai").write_bytes(b"")
-    monkeypatch.setattr("ncai.model_header.Path.open", forbid)
+    monkeypatch.setattr("ncai.model_reading.Path.open", forbid)
     secret = run("inspect", tmp_path / "secret.ncai")
     assert refused(secret, "secret.ncai: Permission denied.")
 

@@ -13,7 +13,6 @@ import pytest
 from command_line import QUICK, refused, run
 from ncai import BNNLVRegressor, compare, fit_command, table_fit, table_io
 from ncai.command_arguments import without_infinity
-from ncai.model_header import read_header
 from ncai.model_inspection import cut_short
 
 
@@ -83,11 +82,16 @@ def test_scores_are_of_rows_that_nothing_was_fitted_to(folder, houses):
 
 @pytest.mark.parametrize(
     ("num_rows", "share", "count"),
-    [(49, 0.1, 0), (50, 0.1, 10), (1000, 0.1, 100), (1000, 0, 0), (60, 0.9, 30)],
+    [(49, 0.1, 0), (50, 0.1, 10), (1000, 0.1, 100), (1000, 0, 0), (60, 0.9, 54)],
 )
 def test_test_rows(num_rows, share, count):
     rows = table_fit.choose_test_rows(num_rows, share, seed=3)
     assert len(np.unique(rows)) == count
+
+
+def test_test_rows_leave_some_to_fit():
+    with pytest.raises(ValueError, match=r"--test 0\.99 leaves 1 of 60 rows to fit"):
+        table_fit.choose_test_rows(60, 0.99, seed=0)
 
 
 def test_other_files_are_read_as_the_training_rows_were(tmp_path):
@@ -279,6 +283,14 @@ def test_evaluate_scores_as_the_estimator_does(folder, houses):
         assert text in shown.stdout
 
 
+def test_one_row_tells_nothing_of_calibration(folder, houses, tmp_path):
+    houses.iloc[:1].to_csv(tmp_path / "one.csv", index=False)
+    shown = run("evaluate", folder / "h.ncai", tmp_path / "one.csv")
+    assert shown.exit_code == 0, shown.stderr
+    assert shown.stdout.split("\n")[0].strip() == "price, 1 row"
+    assert "Calibration: 1 row is too few to judge" in shown.stdout
+
+
 def test_evaluate_needs_the_target(folder, houses, tmp_path):
     houses.drop(columns="price").to_csv(tmp_path / "t.csv", index=False)
     result = run("evaluate", folder / "h.ncai", tmp_path / "t.csv")
@@ -326,7 +338,7 @@ def test_inspect_tells_all_without_loading_jax(folder):
         "import sys\n"
         "from ncai.cli import app\n"
         f"app(['inspect', {str(folder / 'h.ncai')!r}], standalone_mode=False)\n"
-        "heavy = {'jax', 'sklearn', 'pandas', 'scipy', 'numpy'} & set(sys.modules)\n"
+        "heavy = {'jax', 'sklearn', 'pandas', 'scipy'} & set(sys.modules)\n"
         "sys.exit(f'loaded: {heavy}' if heavy else 0)\n"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True)
@@ -399,10 +411,14 @@ def test_inspect_refuses_other_files(content, tmp_path):
     assert refused(run("inspect", tmp_path / "none"), "no model file")
 
 
-def test_the_header_matches_the_whole_file(folder):
-    header, shapes = read_header(folder / "h.ncai")
-    assert header["table"]["target"] == "price"
-    assert shapes["input_shift"] == [len(header["feature_names"])]
+def test_inspect_refuses_damage(folder, tmp_path):
+    whole = bytearray((folder / "h.ncai").read_bytes())
+    flipped = whole.copy()
+    flipped[-5] ^= 255
+    renamed = whole.replace(b"price", b"prize")
+    for content in (whole[:-40], flipped, renamed):
+        (tmp_path / "m.ncai").write_bytes(content)
+        assert refused(run("inspect", tmp_path / "m.ncai"), "damaged")
 
 
 # ----- Compare ------------------------------------------------------------------------

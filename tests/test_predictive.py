@@ -443,6 +443,15 @@ def test_properties_of_any_mixture(seed, noise_std, spread, levels):
     assert (near <= predictive.crps(predictive.median() + 3 * predictive.std())).all()
 
 
+def test_the_total_is_the_variance_where_a_few_draws_make_up_most_of_it():
+    # One draw in a thousand has a hundred times the noise: most sets of 256 miss it.
+    predictive = make(num_draws=1000, num_latent=8)
+    predictive.draws.noise_std[501] *= 100
+    parts = predictive.decompose()
+    np.testing.assert_allclose(parts.total, predictive.variance(), rtol=1e-6)
+    np.testing.assert_array_equal(parts.total, parts.aleatoric + parts.epistemic)
+
+
 def test_few_draws_of_a_decomposition_come_from_every_restart():
     # Two restarts that disagree: the draws of each lie together.
     predictive = make(num_draws=64, spread=0.0)

@@ -138,6 +138,16 @@ def test_yeo_johnson_agrees_with_scipy_and_inverts(power):
     )
 
 
+@pytest.mark.parametrize("unit", [1e-90, 1e-16, 1e30, 1e90])
+def test_units_in_which_no_power_is_best_leave_y_as_it_is(unit):
+    # Joules of a photon, say: 1 + y is 1, so that all powers are alike.
+    y = unit * np.random.default_rng(0).normal(2.0, 1.0, size=(50, 1))
+    transform = TargetTransform.learn("yeo_johnson", y)
+    t = transform.forward(y)
+    assert np.isfinite(t).all()
+    np.testing.assert_allclose(transform.inverse(t), y, rtol=1e-6)
+
+
 def test_beyond_the_reach_of_yeo_johnson_values_are_finite():
     transform = TargetTransform("yeo_johnson", np.array([-0.5]))
     assert np.isfinite(transform.inverse(np.array([50.0]))).all()

@@ -15,7 +15,7 @@ from ncai.evaluation import MAIN_SCORES, average_scores, row_scores
 from ncai.peers.base import Predictions
 from ncai.peers.registry import installed_peers
 from ncai.table_columns import numbers, table_name
-from ncai.table_fit import choose_columns
+from ncai.table_fit import choose_columns, require_rows
 from ncai.table_io import TableError, read_table
 from ncai.table_preparer import TablePreparer
 
@@ -86,6 +86,7 @@ def compare_table(
     frame = read_table(path)
     names = choose_columns(frame, target, *columns, path)
     targets = numbers(frame.loc[:, target], path)
+    require_rows(frame, path)
     if not 2 <= folds <= len(frame) // 2:
         raise ValueError(
             f"--folds {folds} must be from 2 to {max(2, len(frame) // 2)}, since "
@@ -121,9 +122,12 @@ def _one_fit(method, inputs, targets, kept, held) -> dict[str, Any]:
     failures = FitFailedError if isinstance(method, OwnMethod) else Exception
     started = time.monotonic()
     with warnings.catch_warnings():
-        # Of scikit-learn's checks and the like, in code that is not ours.
+        # Of scikit-learn's checks, of numbers that overflow in a fit that then fails,
+        # and the like: in code that is not ours.
         warnings.simplefilter("ignore", FutureWarning)
         warnings.simplefilter("ignore", DeprecationWarning)
+        if not isinstance(method, OwnMethod):
+            warnings.simplefilter("ignore", RuntimeWarning)
         try:
             method.fit(inputs[kept], targets[kept])
             rows = row_scores(method.predict(inputs[held]), targets[held])

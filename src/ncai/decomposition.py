@@ -35,6 +35,16 @@ class Decomposition(NamedTuple):
     aleatoric: np.ndarray
     epistemic: np.ndarray
 
+    @classmethod
+    def of_variances(cls, total: np.ndarray, epistemic: np.ndarray) -> "Decomposition":
+        """A total by many draws, of which fewer told what is epistemic.
+
+        Where tails are heavy a few draws make up most of a variance, so that two sets
+        of draws disagree: the total is the better known.
+        """
+        epistemic = np.minimum(epistemic, total)
+        return cls(total, total - epistemic, epistemic)
+
 
 def default_latent_draws(latent_dim: int, num_latent: int) -> int:
     """Values of z for each weight draw, enough for a smooth density given W."""

@@ -5,7 +5,6 @@ over the weights (or a sampler's draws) and the scaling. Per-row latents and tra
 rows are left out unless asked for. A checksum over all of it tells damage.
 """
 
-import hashlib
 import json
 import math
 import platform
@@ -15,14 +14,20 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save
 
-from ncai.atomic import replacing, require_file
+from ncai.atomic import replacing
 from ncai.latent_inference import LatentPosterior
 from ncai.lattice import Lattice
 from ncai.model import PriorState
-from ncai.model_header import FORMAT, FORMAT_VERSION, ModelFileError, parse_header
+from ncai.model_reading import (
+    CHECKSUM,
+    FORMAT,
+    FORMAT_VERSION,
+    ModelFileError,
+    checksum,
+    read_file,
+)
 from ncai.networks import MLP, FlatNetwork
 from ncai.posterior import GaussianPosterior, SamplePosterior, SamplerReport
 from ncai.scaling import Scaling
@@ -31,7 +36,6 @@ from ncai.target_transforms import TargetTransform
 from ncai.types import Rows, Unknowns
 
 NOT_STORED = ("network", "start")
-CHECKSUM = "sha256"
 
 
 def save_model(estimator, path, include_training: bool = False) -> None:
@@ -128,40 +132,6 @@ def describe(estimator, include_training: bool) -> tuple[dict, dict[str, np.ndar
         if isinstance(posterior, SamplePosterior) and posterior.samples.latents.size:
             arrays["samples.latents"] = posterior.samples.latents
     return header, {name: np.asarray(array) for name, array in arrays.items()}
-
-
-def read_file(path) -> tuple[dict, dict[str, np.ndarray]]:
-    """Header and arrays of a model file, with a clear error for any other file."""
-    path = Path(path)
-    require_file(path, "model file")
-    try:
-        with safe_open(path, framework="numpy") as handle:
-            metadata = handle.metadata() or {}
-            arrays = {name: handle.get_tensor(name) for name in handle.keys()}
-    except (SafetensorError, OSError, ValueError) as error:
-        raise ModelFileError(
-            f"{path} is not a readable ncai model: it is damaged, or another kind of "
-            f"file ({error})."
-        ) from None
-    header = parse_header(metadata, path)
-    expected = header.get(CHECKSUM)  # files of the first days have none
-    if expected is not None and expected != checksum(header, arrays):
-        raise ModelFileError(
-            f"{path} is damaged: what it holds does not match its checksum."
-        )
-    return header, arrays
-
-
-def checksum(header: dict, arrays: dict[str, np.ndarray]) -> str:
-    """SHA-256 of the header (but for the checksum itself) and of every array."""
-    digest = hashlib.sha256()
-    words = {name: value for name, value in header.items() if name != CHECKSUM}
-    digest.update(json.dumps(words, sort_keys=True).encode())
-    for name in sorted(arrays):
-        array = arrays[name]
-        digest.update(f"{name} {array.dtype.str} {array.shape}".encode())
-        digest.update(array.tobytes())
-    return digest.hexdigest()
 
 
 def load_model(cls, path, network=None):

@@ -47,7 +47,7 @@ def predict(
         typer.Option(
             "--decompose",
             help="Add the columns aleatoric and epistemic: standard deviations in the "
-            "units of y, whose squares add up to that of std (about).",
+            "units of y, whose squares add up to that of std.",
         ),
     ] = False,
     samples: Annotated[
@@ -128,7 +128,7 @@ def evaluate(
     from ncai.model_tables import calibration_sentence, metric_table
 
     Console().print(metric_table(found))
-    typer.echo(calibration_sentence(scored["calibration"]))
+    typer.echo(calibration_sentence(scored["calibration"], scored["rows"]))
 
 
 def diagnose(model: Model, as_json: AsJson = False) -> None:

@@ -5,7 +5,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from ncai.model_header import read_header
+from ncai.model_reading import read_file
 
 MOST_SHOWN = 30
 # Settings that a person looks for first, and those that only some methods read.
@@ -25,8 +25,8 @@ _LEARNED = {
 
 
 def inspect_model(path: str | Path) -> dict[str, Any]:
-    """What the header of a model file tells."""
-    header, shapes = read_header(path)
+    """What a model file tells of itself."""
+    header, arrays = read_file(path)
     table = header.get("table") or {}
     preparer = table.get("preparer") or {}
     given = header.get("params") or {}
@@ -57,8 +57,8 @@ def inspect_model(path: str | Path) -> dict[str, Any]:
         "scores": table.get("scores") or [],
         "diagnosis": table.get("diagnosis"),
         "command": table.get("command"),
-        "holds_training_rows": "training.inputs" in shapes,
-        "arrays": shapes,
+        "holds_training_rows": "training.inputs" in arrays,
+        "arrays": {name: list(array.shape) for name, array in arrays.items()},
     }
 
 
@@ -159,7 +159,7 @@ def _names(found: dict[str, Any]) -> str:
 
 def diagnose_model(path: str | Path):
     """The diagnosis that a file keeps, or else one of the training rows it keeps."""
-    header, shapes = read_header(path)
+    header, arrays = read_file(path)
     if (header.get("dims") or [0, 0])[1] == 0:
         raise ValueError(f"{path} has no z to diagnose: its latent_dim is 0.")
     kept = (header.get("table") or {}).get("diagnosis")
@@ -174,7 +174,7 @@ def diagnose_model(path: str | Path):
                 for name in names
             }
             return LatentDiagnosis(**values)
-    if "training.inputs" not in shapes:
+    if "training.inputs" not in arrays:
         raise ValueError(
             f"{path} keeps neither a diagnosis nor the training rows: fit it with "
             "`ncai fit` to the end, or save it with include_training=True."

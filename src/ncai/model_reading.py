@@ -1,43 +1,60 @@
-"""The header of a model file alone: quick, and without the package that runs models."""
+"""What a model file holds: quick, and without the package that runs models."""
 
+import hashlib
 import json
 from pathlib import Path
 from typing import Any
+
+import numpy as np
+from safetensors import SafetensorError, safe_open
 
 from ncai.atomic import require_file
 
 FORMAT = "ncai-model"
 FORMAT_VERSION = 1
-# Of a safetensors file: eight bytes hold the length of the JSON text after them.
-_LENGTH_BYTES = 8
-_LONGEST = 100_000_000
+CHECKSUM = "sha256"
 
 
 class ModelFileError(ValueError):
     """A file that is not a model we can read."""
 
 
-def read_header(path: str | Path) -> tuple[dict[str, Any], dict[str, list[int]]]:
-    """Header of a model file, and the shapes of its arrays, which are not read."""
+def read_file(path) -> tuple[dict, dict[str, np.ndarray]]:
+    """Header and arrays of a model file, with a clear error for any other file."""
     path = Path(path)
     require_file(path, "model file")
+    path.open("rb").close()  # which says why, if it may not be read
     try:
-        with path.open("rb") as file:
-            length = int.from_bytes(file.read(_LENGTH_BYTES), "little")
-            if not 2 <= length <= min(_LONGEST, path.stat().st_size - _LENGTH_BYTES):
-                raise ValueError("it has no header")
-            words = json.loads(file.read(length))
-        metadata = words.pop("__metadata__", {})
-        shapes = {name: list(entry["shape"]) for name, entry in words.items()}
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        with safe_open(path, framework="numpy") as handle:
+            metadata = handle.metadata() or {}
+            arrays = {name: handle.get_tensor(name) for name in handle.keys()}
+    except (SafetensorError, OSError, ValueError) as error:
         raise ModelFileError(
             f"{path} is not a readable ncai model: it is damaged, or another kind of "
-            "file."
+            f"file ({error})."
         ) from None
-    return parse_header(metadata, path), shapes
+    header = _parse_header(metadata, path)
+    expected = header.get(CHECKSUM)  # files of the first days have none
+    if expected is not None and expected != checksum(header, arrays):
+        raise ModelFileError(
+            f"{path} is damaged: what it holds does not match its checksum."
+        )
+    return header, arrays
 
 
-def parse_header(metadata, path: str | Path) -> dict[str, Any]:
+def checksum(header: dict, arrays: dict[str, np.ndarray]) -> str:
+    """SHA-256 of the header (but for the checksum itself) and of every array."""
+    digest = hashlib.sha256()
+    words = {name: value for name, value in header.items() if name != CHECKSUM}
+    digest.update(json.dumps(words, sort_keys=True).encode())
+    for name in sorted(arrays):
+        array = arrays[name]
+        digest.update(f"{name} {array.dtype.str} {array.shape}".encode())
+        digest.update(array.tobytes())
+    return digest.hexdigest()
+
+
+def _parse_header(metadata, path: str | Path) -> dict[str, Any]:
     """What ncai wrote into the metadata of a safetensors file; refuses other files."""
     try:
         header = json.loads(metadata["ncai"])

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 MOST_COLUMNS = 40
+FEWEST_TO_JUDGE = 10  # rows, of calibration
 _METRIC_NAMES = {
     "log_likelihood": "log-likelihood a row",
     "crps": "CRPS",
@@ -74,7 +75,7 @@ def score_table(scores: list[dict[str, Any]], num_rows: int) -> Table:
 def metric_table(found: dict[str, Any]) -> Table:
     """All metrics of `ncai evaluate`, with their intervals."""
     table = Table(
-        title=f"{found['target']}, {found['rows']} rows",
+        title=f"{found['target']}, {found['rows']} row{'s' * (found['rows'] > 1)}",
         title_justify="left",
         title_style="bold",
         box=None,
@@ -103,8 +104,11 @@ def _metric_name(name: str) -> str:
     return words.get(kind, _METRIC_NAMES.get(name, name))
 
 
-def calibration_sentence(found: dict[str, float]) -> str:
+def calibration_sentence(found: dict[str, float], rows: int) -> str:
     """Whether predictions say how often what happens."""
+    if rows < FEWEST_TO_JUDGE:
+        few = "1 row is" if rows == 1 else f"{rows} rows are"
+        return f"Calibration: {few} too few to judge; it takes {FEWEST_TO_JUDGE}."
     verdict = (
         "the ranks of y in their predictions look uniform"
         if found["p_value"] > 0.05

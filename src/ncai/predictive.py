@@ -386,8 +386,7 @@ class PredictiveDistribution:
                 given, all as far as the work stays bounded (256 with one z).
             num_latent_draws: values of z for each weight draw; if not given, as many as
                 make the density given W smooth (at least 256 where there is a z).
-                With the `num_latent_draws` of this object, the total variance is
-                exactly `variance()`.
+                If neither is given the total variance is `variance()`, by all draws.
             k: neighbours for "nearest_neighbour".
             seed: for what is random.
         """
@@ -397,10 +396,9 @@ class PredictiveDistribution:
         draws, num_latent = self._split_draws(num_weight_draws, num_latent_draws)
         problem = (self.network, draws, self.inputs, num_latent)
         if measure == "variance":
-            aleatoric, epistemic = (
-                self._drop(part * self.target_scale**2)
-                for part in decomposition.variance_decomposition(*problem)
-            )
+            aleatoric, epistemic = self._variance_parts(draws, num_latent)
+            if num_weight_draws is None and num_latent_draws is None:
+                return Decomposition.of_variances(self.variance(), epistemic)
             return Decomposition(aleatoric + epistemic, aleatoric, epistemic)
         if method == "nearest_neighbour":
             num_latent = 256 if num_latent_draws is None else num_latent
@@ -419,6 +417,13 @@ class PredictiveDistribution:
         return Decomposition(total + shift, aleatoric + shift, total - aleatoric)
 
     # ----- Inside ---------------------------------------------------------------------
+
+    def _variance_parts(self, draws: WeightDraws, num_latent: int):
+        """Aleatoric and epistemic variance by these draws."""
+        parts = decomposition.variance_decomposition(
+            self.network, draws, self.inputs, num_latent
+        )
+        return tuple(self._drop(part * self.target_scale**2) for part in parts)
 
     def _split_draws(
         self, num_weight_draws: int | None, num_latent_draws: int | None

@@ -60,7 +60,12 @@ def progress_bar(show: bool) -> Iterator[Callable[[Progress], None] | None]:
 
     # On a narrow terminal the terms give way, not the bar and the times.
     bar = RichProgress(
-        TextColumn("{task.description}", table_column=fixed(10)),
+        TextColumn(
+            "{task.description}",
+            table_column=Column(
+                no_wrap=True, min_width=10, max_width=20, overflow="ellipsis"
+            ),
+        ),
         BarColumn(
             bar_width=None, table_column=Column(no_wrap=True, min_width=8, max_width=24)
         ),

@@ -151,9 +151,7 @@ class _Rounded(PredictiveDistribution):
         parts = super().decompose(measure, **options)
         if measure != "variance":
             return parts
-        total = self.variance()
-        epistemic = np.minimum(parts.epistemic, total)
-        return Decomposition(total, total - epistemic, epistemic)
+        return Decomposition.of_variances(self.variance(), parts.epistemic)
 
     # ----- Inside ---------------------------------------------------------------------
 

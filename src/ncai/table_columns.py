@@ -41,7 +41,8 @@ def numbers(column: pd.Series, path: str | Path) -> np.ndarray:
     if len(missing):
         first = rows[missing[0]] + 1
         if len(missing) == 1:
-            found, ways = f"1 missing value, in row {first}", "fill it in or remove it"
+            found = f"1 missing value, in row {first}"
+            ways = "fill it in or remove that row"
         else:
             found = f"{len(missing)} missing values, the first in row {first}"
             ways = "fill them in or remove those rows"

@@ -65,11 +65,7 @@ def load_tables(
     names = choose_columns(frame, target, features, drop, path)
     wanted = [*names, target]
     targets = numbers(frame.loc[:, target], path)
-    if len(frame) < FEWEST_ROWS:
-        count = f"{len(frame)} row{'s' if len(frame) > 1 else ''}"
-        raise TableError(
-            f"{table_name(path)} has {count}; at least {FEWEST_ROWS} are needed."
-        )
+    require_rows(frame, path)
     held = np.arange(0)
     if not isinstance(test, Path):
         held = choose_test_rows(len(frame), test, seed)
@@ -103,6 +99,15 @@ def load_tables(
     return FitTables(preparer, target, train, valid_rows, test_rows, told)
 
 
+def require_rows(frame: pd.DataFrame, path: str | Path) -> None:
+    """Refuse a table that has too few to learn anything."""
+    if len(frame) < FEWEST_ROWS:
+        count = f"{len(frame)} row{'s' if len(frame) > 1 else ''}"
+        raise TableError(
+            f"{table_name(path)} has {count}; at least {FEWEST_ROWS} are needed."
+        )
+
+
 def choose_columns(
     frame: pd.DataFrame,
     target: str,
@@ -131,9 +136,14 @@ def choose_test_rows(num_rows: int, share: float, seed: int) -> np.ndarray:
     if share == 0 or num_rows < FEWEST_TO_SPLIT:
         return np.arange(0)
     count = max(FEWEST_TEST_ROWS, round(share * num_rows))
+    if num_rows - count < FEWEST_ROWS:
+        raise ValueError(
+            f"--test {share:g} leaves {num_rows - count} of {num_rows} rows to fit; at "
+            f"least {FEWEST_ROWS} are needed."
+        )
     # Another stream than the estimator's, which holds out rows by the same seed.
     rng = np.random.default_rng([seed, 1])
-    return np.sort(rng.choice(num_rows, min(count, num_rows // 2), replace=False))
+    return np.sort(rng.choice(num_rows, count, replace=False))
 
 
 def prepare_inputs(

@@ -15,7 +15,7 @@ import pandas as pd
 
 from ncai import table_io
 from ncai.column_notes import Surprise, tell_surprises
-from ncai.model_header import ModelFileError, read_header
+from ncai.model_reading import ModelFileError, read_file
 from ncai.table_columns import numbers, require_columns, table_name
 from ncai.table_io import TableError
 from ncai.table_preparer import TablePreparer
@@ -89,7 +89,7 @@ class PreparedColumns:
 
 def load(path: Path) -> tuple["BNNLVRegressor", PlainColumns | PreparedColumns]:
     """A model, and the way from a table to its inputs."""
-    read_header(path)  # so that another file is refused before JAX is loaded
+    read_file(path)  # so that another file is refused before JAX is loaded
     from ncai.estimators import BNNLVRegressor
 
     model = BNNLVRegressor.load(path)

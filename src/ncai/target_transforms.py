@@ -48,9 +48,7 @@ class TargetTransform:
         powers = np.ones(num_outputs)
         if name == "yeo_johnson":
             for output in range(num_outputs):
-                column = targets[:, output]
-                if np.ptp(column) > 0:
-                    powers[output] = yeojohnson_normmax(column, brack=(-1, 2))
+                powers[output] = _best_power(targets[:, output])
         # A logarithm stays one towards 0, so that y stays positive.
         lower = targets.min(axis=0)
         if name != "yeo_johnson":
@@ -105,6 +103,22 @@ class TargetTransform:
             if self.name == "log":
                 return -np.log(y)
             return np.sign(y) * (self.powers - 1) * np.log1p(np.abs(y))
+
+
+def _best_power(targets: Float[np.ndarray, "N"]) -> float:
+    """By maximum likelihood; 1, the identity, where all powers are alike.
+
+    They are for values that are the same, and in units in which values are so small
+    that 1 + y is 1, or so large that powers of y overflow.
+    """
+    if np.ptp(targets) == 0:
+        return 1.0
+    try:
+        with np.errstate(over="ignore", invalid="ignore"):
+            power = np.asarray(yeojohnson_normmax(targets, brack=(-1, 2))).item()
+    except RuntimeError:  # no bracket of a best one was found
+        return 1.0
+    return power if np.isfinite(power) else 1.0
 
 
 def _yeo_johnson(y, power):

@@ -177,19 +177,22 @@ class TransformedPredictive(PredictiveDistribution):
 
         The epistemic entropy is that of t: information does not depend on units.
         """
-        of_t = super().decompose(measure, **options)
+        found = super().decompose(measure, **options)
+        if measure != "entropy":
+            return found
         draws, num_latent = self._split_draws(
             options.get("num_weight_draws"), options.get("num_latent_draws")
         )
         nodes = latent_nodes(len(draws.weights), num_latent, self.network.latent_dim)
-        if measure == "entropy":
-            shift = self._average(_SLOPES, draws, nodes).sum(axis=1)
-            return Decomposition(
-                of_t.total + shift, of_t.aleatoric + shift, of_t.epistemic
-            )
+        shift = self._average(_SLOPES, draws, nodes).sum(axis=1)
+        return Decomposition(
+            found.total + shift, found.aleatoric + shift, found.epistemic
+        )
+
+    def _variance_parts(self, draws: WeightDraws, num_latent: int):
+        nodes = latent_nodes(len(draws.weights), num_latent, self.network.latent_dim)
         aleatoric, epistemic, _ = self._average(_PARTS, draws, nodes)
-        aleatoric, epistemic = self._drop(aleatoric), self._drop(epistemic)
-        return Decomposition(aleatoric + epistemic, aleatoric, epistemic)
+        return self._drop(aleatoric), self._drop(epistemic)
 
 
 # ----- One row, compiled --------------------------------------------------------------

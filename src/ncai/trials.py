@@ -97,9 +97,8 @@ def fit_scaled(
     quick_settings = _quick_settings(settings, len(names) * len(networks))
 
     def try_out(scaling: Scaling, network: FlatNetwork) -> Trial:
-        stage = f"trial, {WORDS[scaling.transform.name]}"
-        if network is not networks[0]:
-            stage += ", another network"
+        number = "" if network is networks[0] else " 2"  # with another network
+        stage = f"trial{number}, {WORDS[scaling.transform.name]}"
         trial = fit(scaling, network, quick_settings, stage)
         if trial.result.fit.interrupted:
             raise _InterruptedError(trial)
