@@ -64,8 +64,8 @@ def gap(name: str, draw: int, times: int, fresh: pd.DataFrame) -> dict:
     predicted = model.predict_dist(fresh[["input"]].to_numpy())
     short = fresh["log_density"] - predicted.log_prob(fresh["target"].to_numpy())
     parts = short.groupby(fresh["band"]).sum() / len(fresh)
-    row = {"set": name, "draw": draw, "times": times, "gap": short.mean(), **parts}
-    return {k: round(float(v), 5) if isinstance(v, float) else v for k, v in row.items()}
+    found = {k: round(float(v), 5) for k, v in {"gap": short.mean(), **parts}.items()}
+    return {"set": name, "draw": draw, "times": times, **found}
 
 
 def table(rows: pd.DataFrame, command: str) -> str:
