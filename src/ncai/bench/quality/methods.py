@@ -79,6 +79,12 @@ WHOLE_LEADS: dict[str, dict[str, Any]] = {
     "whole": {},
     "chosen_latent_layer_whole": {"latent_hidden": "auto"},
     "cold_whole": {"temperature": 0.001},
+    # As many restarts as can be had in the same time, a third of them at 1.
+    "three_temperatures_whole": {
+        "temperature": (0.001, 0.1, 1.0),
+        "n_restarts": 15,
+        "n_folds": 5,
+    },
 }
 # Which of several held-out rows choose, split by split: size, latents, their layer.
 CHOSEN_BY_VALIDATION = {
