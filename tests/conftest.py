@@ -1,9 +1,14 @@
 """Fixtures that more than one file uses, and one thing that every process needs."""
 
+import signal
 from pathlib import Path
 
 import jax
 import pytest
+
+# A shell that starts a program in the background has it ignore Ctrl-C; tests press it.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Linux gives a process 65,530 memory maps, and a compiled program takes several: a
 # process that runs hundreds of tests would be aborted in the middle of one.
