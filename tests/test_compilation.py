@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
@@ -14,7 +15,7 @@ def said_by(code, tmp_path, **environment):
     inherited = {
         name: value
         for name, value in os.environ.items()
-        if not name.startswith(("JAX_", "NCAI_", "XDG_"))
+        if not name.startswith(("JAX_", "NCAI_", "XDG_", "XLA_")) and name != "NPROC"
     }
     run = subprocess.run(
         [sys.executable, "-c", code],
@@ -29,8 +30,8 @@ def said_by(code, tmp_path, **environment):
 def folder_in_use(tmp_path, **environment):
     code = (
         "import jax\n"
-        "from ncai.compilation import keep_compiled_programs\n"
-        "print(keep_compiled_programs())\n"
+        "from ncai.compilation import prepare_jax\n"
+        "print(prepare_jax())\n"
         "print(jax.config.jax_compilation_cache_dir)\n"
     )
     return said_by(code, tmp_path, **environment)
@@ -53,6 +54,24 @@ def test_a_fit_keeps_its_first_programs_too(tmp_path):
     kept = [path.name for path in (tmp_path / "ncai" / "compiled").iterdir()]
     # Where each restart starts is drawn before any training.
     assert any("_starting_state" in name for name in kept)
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="counts by /proc")
+def test_the_pool_of_xla_has_no_more_threads_than_are_asked_for(tmp_path):
+    """With one program and several threads XLA splits what is too small to be split."""
+    code = (
+        "import os, pathlib\n"
+        "import numpy as np\n"
+        "from ncai import BNNRegressor\n"
+        "x = np.linspace(-1, 1, 20)[:, None]\n"
+        "BNNRegressor(max_steps=1, n_restarts=1).fit(x, x[:, 0])\n"
+        "names = pathlib.Path('/proc/self/task').glob('*/comm')\n"
+        "print(sum('XLAEigen' in name.read_text() for name in names))\n"
+        "print(os.environ.get('NPROC'))\n"  # other programs start as they would
+    )
+    for threads in ("1", "3"):
+        assert said_by(code, tmp_path, NCAI_THREADS=threads) == [threads, "None"]
+    assert said_by(code, tmp_path, NCAI_THREADS="3", NPROC="2") == ["2", "2"]
 
 
 def test_off_when_asked(tmp_path):

@@ -188,6 +188,18 @@ def test_the_slowest_set_counts_and_none_twice():
     assert (line.found, line.met) == ("55 s on wine_red, the slowest", True)
 
 
+def test_fits_that_shared_the_machine_are_not_timed_by_the_clock():
+    alone = [50.0, math.nan, 70.0]
+    results = results_of({"default": alone}, "seconds", "wine_red")
+    line = targets.check_targets(results, "default")[-1]
+    assert (line.found, line.met) == ("60 s on wine_red, the slowest", False)
+    assert results.entry("wine_red", "default", "seconds").mean == 60.0
+    assert results.entry("wine_red", "default", "seconds").count == 2
+    shared = results_of({"default": [math.nan] * 3}, "seconds", "wine_red")
+    line = targets.check_targets(shared, "default")[-1]
+    assert (line.found, line.met) == ("not run", None)
+
+
 def test_the_count_of_sets_led():
     parts = []
     for index, name in enumerate(problems.REAL):

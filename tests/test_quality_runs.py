@@ -97,6 +97,16 @@ def test_a_peer_is_tuned_run_and_not_run_again(tmp_path, fake_peer):
     assert f"**{rows['gap'].mean():.3f} ±" in page
 
 
+def test_the_clock_is_read_only_of_fits_that_run_alone(tmp_path, fake_peer):
+    store = Store(tmp_path / "cells")
+    for splits, jobs in ((1, 1), (2, 2)):
+        assert not run_missing(store, ["yuan"], ["fake"], splits, jobs, False, print)
+    alone, beside = store.rows("yuan", "fake").to_dict("records")
+    assert alone["seconds"] >= 0
+    assert math.isnan(beside["seconds"])
+    assert beside["cpu_seconds"] >= 0
+
+
 def test_a_peer_that_fails_is_told_and_leaves_no_row(tmp_path, fake_peer):
     (fake_peer / "fake.py").write_text("raise SystemExit('no such luck')")
     store, told = Store(tmp_path / "cells"), []

@@ -11,11 +11,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from ncai.compilation import ONE_THREAD
 from ncai.study.divergence import DIVERGENCE
 from ncai.study.scales import SCALES
 from ncai.study.store import Store
 from ncai.study.theory import THEORY
-from ncai.study.workers import ONE_THREAD
 
 SCALE = SCALES["smoke"]
 WAIT = 900.0  # seconds, for a machine that is busy with other things

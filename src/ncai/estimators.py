@@ -8,7 +8,7 @@ import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
-from ncai.compilation import keep_compiled_programs
+from ncai.compilation import prepare_jax
 from ncai.decomposition import Decomposition
 from ncai.diagnosis import LatentDiagnosis, diagnose_latents
 from ncai.fitting import Rows, to_data
@@ -36,13 +36,8 @@ from ncai.predictive import PredictiveDistribution
 from ncai.progress import progress_bar
 from ncai.quadrature import LARGEST_DIM
 from ncai.rounded import predictive_of
-from ncai.settings import (
-    EXACT_IN_LATENTS,
-    latent_layers,
-    layer_widths,
-    resolve,
-    whole_number,
-)
+from ncai.setting_checks import layer_widths, whole_number
+from ncai.settings import EXACT_IN_LATENTS, latent_layers, resolve
 from ncai.trials import fit_scaled
 
 
@@ -329,7 +324,7 @@ class BNNLVRegressor(RegressorMixin, BaseEstimator):
         seed = new_seed(self.random_state)
         X, y = validate(self, X, y, ensure_min_samples=2)
         # JAX looks for its cache at the first program: turned on later it misses some.
-        keep_compiled_programs()
+        prepare_jax()
         weights = np.ones(len(X))
         if sample_weight is not None:
             weights = check_weights(sample_weight, X)

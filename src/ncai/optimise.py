@@ -13,7 +13,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from ncai.compilation import RUN_ONCE, keep_compiled_programs
+from ncai.compilation import RUN_ONCE, prepare_jax
 from ncai.ctrl_c import noticing_ctrl_c
 from ncai.model import Model
 from ncai.restart_groups import RestartGroups
@@ -156,7 +156,7 @@ class Driver:
         On Ctrl-C the state of the last whole chunk is returned and `interrupted` set:
         the caller decides whether that is worth keeping.
         """
-        keep_compiled_programs()
+        prepare_jax()
         num_restarts = state.key.shape[0]
         if self.alive is None:
             self.alive = np.ones(num_restarts, bool)

@@ -13,7 +13,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-from ncai.compilation import keep_compiled_programs, num_threads
+from ncai.compilation import num_threads, prepare_jax
 from ncai.networks import FlatNetwork
 from ncai.types import WeightDraws
 
@@ -168,7 +168,7 @@ def map_mixtures(
     Returns:
         The results stacked over rows, in NumPy float64.
     """
-    keep_compiled_programs()
+    prepare_jax()
     draws = WeightDraws(*(jnp.asarray(leaf, jnp.float32) for leaf in draws))
     latents = jnp.asarray(nodes, jnp.float32) * draws.latent_std[:, None, None]
 

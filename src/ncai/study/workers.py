@@ -11,14 +11,7 @@ from concurrent.futures import Executor, Future
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
-# One thread for each worker: cells side by side gain more than threads within one, and
-# results are bit for bit the same whatever the number of workers.
-ONE_THREAD = {
-    "XLA_FLAGS": "--xla_cpu_multi_thread_eigen=false",
-    "OMP_NUM_THREADS": "1",
-    "OPENBLAS_NUM_THREADS": "1",
-    "NCAI_THREADS": "1",
-}
+from ncai.compilation import ONE_THREAD
 
 LARGEST_GROWTH = 2_000_000_000  # bytes, of a worker process
 
@@ -65,6 +58,8 @@ def _processes(jobs: int) -> Iterator[Workers]:
         # After a worker's death this makes a new pool; else it gives the one there is.
         return get_reusable_executor(
             max_workers=jobs,
+            # Cells side by side gain more than threads within one, and results are bit
+            # for bit the same whatever the number of workers.
             env=ONE_THREAD,
             timeout=600,
             initializer=_let_memory_grow,

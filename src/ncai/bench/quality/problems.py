@@ -29,7 +29,7 @@ LATTICE_STEPS = {"wine_red": 1.0, "abalone": 1.0, "boston": 0.1}
 DEQUANTISED = tuple(f"{name}_dequantised" for name in LATTICE_STEPS)
 INNER = tuple(f"{name}_inner" for name in (*REAL, *SYNTHETIC))
 SETS = (*REAL, *DEQUANTISED, *SYNTHETIC, *INNER)
-SPLITS = {name: 20 if name in (*REAL, *DEQUANTISED) else 5 for name in SETS}
+SPLITS = {name: 20 if name in REAL else 5 for name in SETS}
 _NOISE_SEED = 2026
 
 Pair = tuple[Float[Array, "N D"], Float[Array, "N"]]

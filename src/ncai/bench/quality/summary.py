@@ -95,6 +95,7 @@ class Results:
         if not len(values):
             return None
         complete = len(values) == min(self.splits, SPLITS[dataset])
+        values = values.dropna()  # a split without a time; scores are never NaN
         mean, error = _mean_and_error(values.to_numpy())
         return Entry(mean, error, len(values), complete)
 

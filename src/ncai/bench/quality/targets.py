@@ -112,7 +112,7 @@ def _seconds(results: Results, judged: str) -> Line:
         name: values.median()
         for name in results.sets()
         if name not in DEQUANTISED
-        and len(values := results.values(name, judged, "seconds"))
+        and len(values := results.values(name, judged, "seconds").dropna())
     }
     if not medians:
         return Line(target, "not run", None)
