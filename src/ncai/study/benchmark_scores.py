@@ -5,7 +5,11 @@ import numpy as np
 
 from ncai.diagnosis import diagnose_latents
 from ncai.fitting import Rows, to_data
-from ncai.latent_inference import LatentPosterior, reconstruction_error
+from ncai.latent_inference import (
+    LatentPosterior,
+    infer_latents,
+    reconstruction_error,
+)
 from ncai.metrics import average_log_likelihood, mpiw, picp, rmse
 from ncai.posterior import GaussianPosterior
 from ncai.predictive import PredictiveDistribution
@@ -31,9 +35,16 @@ def predictive_at(
 
 
 def score(
-    posterior: GaussianPosterior, problem: Problem, seed: int
+    posterior: GaussianPosterior,
+    problem: Problem,
+    seed: int,
+    exact_latents: bool = False,
 ) -> tuple[dict, dict[str, np.ndarray]]:
-    """Every metric of the summary tables."""
+    """Every metric of the summary tables.
+
+    With `exact_latents` those of z are of p(z | x, y, W), averaged over W, for methods
+    that have no q(z), or one that only proposes.
+    """
     row: dict = {
         "noise_var": float(np.asarray(posterior.priors.noise_variance).ravel()[0]),
         "prior_var_w": float(np.asarray(posterior.priors.weight_variance)[0]),
@@ -55,8 +66,13 @@ def score(
         }
     if not posterior.model.network.latent_dim:
         return row, {}
-    num_rows = len(problem.train.inputs)
-    mean, std = (np.asarray(a)[:num_rows] for a in posterior.latent_moments())
+    train = problem.train
+    num_rows = len(train.inputs)
+    if exact_latents:
+        rows = Rows(train.inputs, train.targets, np.ones(num_rows))
+        mean, std = infer_latents(posterior, to_data(rows), num_rows, seed)
+    else:
+        mean, std = (np.asarray(a)[:num_rows] for a in posterior.latent_moments())
     return row | latent_scores(posterior, problem, mean, std, seed), {
         "latent_mean": mean.astype(np.float32),
         "latent_std": std.astype(np.float32),

@@ -11,8 +11,14 @@ from ncai.study import (
     latent_dim_tables,
     map_bias,
     theory,
+    tighter_bounds_tables,
 )
-from ncai.study.benchmark import BENCHMARK, FULL_LENGTH, LATENT_DIM
+from ncai.study.benchmark import (
+    BENCHMARK,
+    FULL_LENGTH,
+    LATENT_DIM,
+    TIGHTER_BOUNDS,
+)
 from ncai.study.decomposition import DECOMPOSITION
 from ncai.study.divergence import DIVERGENCE
 from ncai.study.elbo_ranking import ELBO_RANKING
@@ -36,6 +42,7 @@ STUDIES: dict[str, Study] = {
         DECOMPOSITION,
         LATENT_DIM,
         FULL_LENGTH,
+        TIGHTER_BOUNDS,
     )
 }
 TABLES: dict[str, Callable[[Scale, Store], list[Table]]] = {
@@ -47,4 +54,5 @@ TABLES: dict[str, Callable[[Scale, Store], list[Table]]] = {
     DECOMPOSITION.name: decomposition_tables.tables,
     LATENT_DIM.name: latent_dim_tables.tables,
     FULL_LENGTH.name: full_length_tables.tables,
+    TIGHTER_BOUNDS.name: tighter_bounds_tables.tables,
 }
