@@ -11,9 +11,11 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Linux gives a process 65,530 memory maps, and a compiled program takes several: a
-# process that runs hundreds of tests would be aborted in the middle of one.
-MOST_MEMORY_MAPS = 25_000
-TESTS_BETWEEN_LOOKS = 10
+# process that runs hundreds of tests would be aborted in the middle of one. Tests of a
+# file share programs, so they are let go of between files if that can be.
+MOST_MEMORY_MAPS = 40_000
+MOST_FOR_THE_NEXT_FILE = 15_000
+TESTS_BETWEEN_LOOKS = 5
 _tests_run = 0
 # Files that take longest, begun first: none is then left to one worker at the end.
 LONG_FILES = ("test_study_workers.py", "test_docs.py", "test_sklearn.py")
@@ -24,15 +26,18 @@ def pytest_collection_modifyitems(items):
     items.sort(key=lambda item: item.path.name not in LONG_FILES)
 
 
+@pytest.hookimpl(wrapper=True)
 def pytest_runtest_teardown(item, nextitem):
     """Let go of compiled programs before there are too many."""
+    yield  # what the test patched is as it was
     global _tests_run
-    del item, nextitem
     _tests_run += 1
+    last_of_its_file = nextitem is None or nextitem.path != item.path
     maps = Path("/proc/self/maps")
-    if _tests_run % TESTS_BETWEEN_LOOKS or not maps.exists():
+    if not maps.exists() or (_tests_run % TESTS_BETWEEN_LOOKS and not last_of_its_file):
         return
-    if maps.read_bytes().count(b"\n") > MOST_MEMORY_MAPS:
+    most = MOST_FOR_THE_NEXT_FILE if last_of_its_file else MOST_MEMORY_MAPS
+    if maps.read_bytes().count(b"\n") > most:
         jax.clear_caches()
 
 

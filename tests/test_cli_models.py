@@ -356,7 +356,9 @@ def test_inspect_tells_all_without_loading_jax(folder):
     assert found["scores"] == fitted(folder)["scores"]
 
 
-def test_inspect_shows_the_settings_that_a_preset_filled_in(tmp_path, monkeypatch):
+def test_inspect_shows_the_settings_that_a_preset_filled_in(
+    tmp_path, monkeypatch, short_fits
+):
     rng = np.random.default_rng(0)
     x = rng.uniform(size=60)
     rows = pd.DataFrame({"row_id": np.arange(60), "x": x, "y": np.exp(rng.normal(x))})

@@ -45,10 +45,19 @@ def make_model(hidden=(), noise="fixed"):
     )
 
 
-def value_at(objective, model, q, normals):
+def values_at(objective, model, q, normals):
+    """One for each of the first axis of normals."""
     priors = initial_priors(jax.random.key(0), model)
-    prepared = objective.prepare(q, normals)
-    return objective.value(prepared, priors, model, DATA, jnp.zeros(()))
+
+    def value(normals):
+        prepared = objective.prepare(q, normals)
+        return objective.value(prepared, priors, model, DATA, jnp.zeros(()))
+
+    return jax.jit(jax.vmap(value))(normals)
+
+
+def value_at(objective, model, q, normals):
+    return jax.tree.map(lambda a: a[0], values_at(objective, model, q, normals[None]))
 
 
 def q_at(weights, scale, num_rows=0):
@@ -93,20 +102,13 @@ def test_temperature_scales_what_the_prior_says():
 def test_it_bounds_the_elbo_of_any_q_of_z_from_above():
     model = make_model((5,))
     weights = model.network.init(jax.random.key(3))
-    keys = jax.random.split(jax.random.key(4), 200)
+    key = jax.random.key(4)
     for scale in (0.1, 1.0):
         q = q_at(weights, 1e-5, NUM_ROWS)
         raw = q.raw_scale._replace(latents=jnp.full((NUM_ROWS, 1), raw_scale_of(scale)))
         q = MeanField(q.mean, raw)
-        size = NegativeElbo().num_normals(q)[1]
-        elbos = [
-            float(
-                value_at(NegativeElbo(), model, q, jax.random.normal(k, (1, size)))[
-                    1
-                ].terms["elbo"]
-            )
-            for k in keys
-        ]
+        normals = jax.random.normal(key, (200, *NegativeElbo().num_normals(q)))
+        elbos = values_at(NegativeElbo(), model, q, normals)[1].terms["elbo"]
         nodes = latent_rule(1, NODES[1], REACH).nodes
         normals = jnp.zeros((1, weights.size + 1))
         _, report = value_at(
@@ -189,19 +191,19 @@ def test_smoothed_likelihood_bounds_the_average_over_uncertain_noise(spread):
     nodes = latent_rule(1, 16, REACH).nodes
     centre = jnp.log(jnp.asarray([0.3]))
 
+    @jax.jit
     def value(moments):
-        return float(
-            smoothed_log_likelihood(
-                model, DATA, nodes, weights, moments, jnp.asarray(1.0)
-            )
+        return smoothed_log_likelihood(
+            model, DATA, nodes, weights, moments, jnp.asarray(1.0)
         )
 
     points, shares = np.polynomial.hermite_e.hermegauss(41)
     exact = sum(
-        share * value(NoiseMoments(centre + spread * x, jnp.exp(-centre - spread * x)))
+        share
+        * float(value(NoiseMoments(centre + spread * x, jnp.exp(-centre - spread * x))))
         for x, share in zip(points, shares / shares.sum(), strict=True)
     )
-    bound = value(NoiseMoments(centre, jnp.exp(-centre + 0.5 * spread**2)))
+    bound = float(value(NoiseMoments(centre, jnp.exp(-centre + 0.5 * spread**2))))
     assert bound <= exact + 1e-3
     if spread < 0.5:
         assert bound == pytest.approx(exact, abs=0.1)
@@ -244,10 +246,11 @@ def test_gradient_of_the_smoothed_likelihood_is_that_of_differences(x64):
     moments = NoiseMoments(jnp.log(jnp.asarray([0.05])), jnp.asarray([20.0]))
     nodes = jnp.asarray(latent_rule(1, 16, REACH).nodes, jnp.float64)
 
+    @jax.jit
     def value(w):
         return smoothed_log_likelihood(model, data, nodes, w, moments, jnp.asarray(1.0))
 
-    gradient = np.asarray(jax.grad(value)(weights))
+    gradient = np.asarray(jax.jit(jax.grad(value))(weights))
     for i in range(len(weights)):
         step = jnp.zeros_like(weights).at[i].set(1e-6)
         slope = (value(weights + step) - value(weights - step)) / 2e-6

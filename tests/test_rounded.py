@@ -236,7 +236,13 @@ def counts():
 @pytest.fixture(scope="module")
 def fitted(counts):
     model = BNNLVRegressor(
-        max_steps=300, n_restarts=4, n_folds=2, latent_hidden=(20,), random_state=0
+        max_steps=300,
+        n_restarts=4,
+        n_folds=2,
+        latent_hidden=(20,),
+        n_weight_draws=32,
+        n_latent_draws=32,
+        random_state=0,
     )
     return model.fit(*counts)
 
