@@ -1,6 +1,7 @@
 """The pictures of docs: `python scripts/docs_images.py`.
 
-Made with few steps: minutes, not hours. They show the pattern, not the best fit.
+The paper's methods have few steps: minutes, not hours. They show the pattern, not the
+best fit. The split of the uncertainty is by the default.
 """
 
 from pathlib import Path
@@ -118,9 +119,7 @@ def split() -> None:
     """Three clusters of rows (Depeweg): noise where data are, ignorance between."""
     data = make_dataset("depeweg", 0)
     rows = data.train
-    model = BNNLVRegressor(
-        inference="marginal", max_steps=1_000, n_restarts=4, random_state=0
-    ).fit(rows.inputs, rows.targets[:, 0])
+    model = BNNLVRegressor(random_state=0).fit(rows.inputs, rows.targets[:, 0])
     made, (left, right) = figure(2, 10, 3.8)
     x = np.linspace(-7, 7, 150)[:, None]
     plot.density(model, rows.inputs, rows.targets, left, x_limits=(-7, 7))

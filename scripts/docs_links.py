@@ -9,12 +9,15 @@ from pathlib import Path
 
 from mkdocs.structure.files import File
 
-PICTURES = "results/active_learning"
+PICTURES = (
+    "results/active_learning/*.png",
+    "results/study/paper/figures/decomposition_variance.png",
+)
 ROOT = Path(__file__).parents[1]
 
 
 def on_files(files, config):
-    for path in sorted((ROOT / PICTURES).glob("*.png")):
+    for path in sorted(p for pattern in PICTURES for p in ROOT.glob(pattern)):
         name = path.relative_to(ROOT).as_posix()
         files.append(File.generated(config, name, abs_src_path=str(path)))
     return files
