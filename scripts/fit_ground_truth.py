@@ -152,7 +152,7 @@ def fit(name: str):
             batch = [jax.lax.dynamic_slice(v, (first, 0), (BATCH, 1)) for v in single]
             slope = jax.grad(objective)(flat, *batch).astype(jnp.float32)
             updates, state = optimizer.update(slope, state)
-            return (optax.apply_updates(flat, updates).astype(flat.dtype), state), None
+            return ((flat + updates).astype(flat.dtype), state), None
 
         keys = jax.random.split(batch_key, effort.num_steps)
         (flat, _), _ = jax.lax.scan(step, (flat, optimizer.init(flat)), keys)

@@ -25,15 +25,17 @@ from ncai.datasets import make_dataset
 from ncai.inference.hmc import (
     CHUNK_DRAWS,
     HMC,
+    _keys,
+    check_points,
+    judge_mixing,
+    predictive_summary,
+)
+from ncai.inference.nuts import (
     DrawInfo,
     Target,
     Tuned,
-    _keys,
-    check_points,
     draw_chunk,
     finish_warmup,
-    judge_mixing,
-    predictive_summary,
     warm_start,
     warmup_chunk,
 )
@@ -256,7 +258,7 @@ def report(options, chunks):
     """Mixing so far."""
     summary = np.concatenate([c["summary"] for c in chunks])
     info = DrawInfo(
-        *(np.concatenate([c[name] for c in chunks]) for name in DrawInfo._fields)
+        *(jnp.concatenate([c[name] for c in chunks]) for name in DrawInfo._fields)
     )
     found = judge_mixing(summary, info)
     print(found, flush=True)

@@ -9,12 +9,13 @@ import io
 import shutil
 import sys
 from pathlib import Path
+from typing import Any
 
 from PIL import Image
 from playwright.sync_api import sync_playwright
 
 OUT = Path(__file__).parents[1] / "docs" / "report.png"
-SIZE = {"width": 900, "height": 1150}
+SIZE: Any = {"width": 900, "height": 1150}
 PART = "What the noise looks like"
 
 
