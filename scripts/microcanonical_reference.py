@@ -1,0 +1,233 @@
+"""Sample the posterior of Depeweg by microcanonical Langevin dynamics.
+
+    python scripts/microcanonical_reference.py --folder FOLDER
+
+The posterior of scripts/hmc_reference.py (W, with z integrated out), by a sampler that
+needs fewer gradients for as many independent draws than NUTS does there, since it never
+turns back. It has no accept step: what its step size costs is told as the variance of
+the energy error of a step and weight (Robnik et al., 2023, want at most 5e-4).
+
+Chunks are kept in FOLDER as they are made: the same command goes on where it was
+stopped. After each, results/hmc/depeweg_microcanonical.json tells how well the chains
+mixed, and depeweg_draws.npz beside it has draws for `ncai study run decomposition`
+(by the variable NCAI_HMC_DRAWS).
+"""
+
+import argparse
+import datetime
+import json
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import blackjax
+import hmc_reference
+import jax
+import jax.numpy as jnp
+import numpy as np
+from blackjax.mcmc import mclmc
+from jaxtyping import Array, Float, PRNGKeyArray
+
+from ncai.inference.hmc import check_points, judge_mixing, predictive_summary
+from ncai.inference.nuts import DrawInfo, Target
+from ncai.types import Unknowns
+
+STEPS_A_DRAW = 100
+GRADIENTS_A_STEP = 2
+CHUNK_DRAWS = 50
+KEPT_DRAWS = 256  # of each chain, in the file
+BURN_IN = 0.25  # share of the draws that is dropped
+
+
+class Tuned(NamedTuple):
+    """Of one chain."""
+
+    step_size: Float[Array, ""]
+    length: Float[Array, ""]
+    inverse_mass: Float[Array, "U"]
+
+
+def parse():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--tuning", type=int, default=20_000, help="steps")
+    parser.add_argument("--draws", type=int, default=2_000)
+    parser.add_argument("--chains", type=int, default=4)
+    parser.add_argument("--step-factor", type=float, default=0.6)
+    parser.add_argument("--nodes", type=int, default=64)
+    parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--folder", type=Path, required=True)
+    parser.add_argument("--out", type=Path, default=Path("results/hmc"))
+    parser.add_argument("--threads", type=int, default=2)
+    return parser.parse_args()
+
+
+def log_density(target: Target, weights: Float[Array, "U"]) -> Float[Array, ""]:
+    return target.log_density(
+        Unknowns(weights, jnp.zeros((0, 1)), jnp.zeros((0,), weights.dtype))
+    )
+
+
+@jax.jit(static_argnames=("num_steps",))
+def tune(target: Target, weights, key: PRNGKeyArray, num_steps: int):
+    """A state of the chain, and what it is tuned to."""
+    start_key, tune_key = jax.random.split(key)
+
+    def density(w):
+        return log_density(target, w)
+
+    found: Any
+    state, found, _ = blackjax.mclmc_find_L_and_step_size(
+        mclmc_kernel=mclmc.build_kernel(),
+        logdensity_fn=density,
+        num_steps=num_steps,
+        state=mclmc.init(weights, density, start_key),
+        rng_key=tune_key,
+        frac_tune1=0.4,
+        frac_tune2=0.4,
+        frac_tune3=0.2,
+    )
+    return state, Tuned(found.step_size, found.L, found.inverse_mass_matrix)
+
+
+@jax.jit
+def draw_chunk(target: Target, state, tuned: Tuned, key: PRNGKeyArray):
+    """The state after a chunk; weights [draws, U], densities, energy errors squared."""
+    kernel: Any = mclmc.build_kernel()
+
+    def one_step(state, key):
+        state, info = kernel(
+            key,
+            state,
+            lambda w: log_density(target, w),
+            tuned.inverse_mass,
+            tuned.length,
+            tuned.step_size,
+        )
+        return state, info.energy_change
+
+    def one_draw(state, key):
+        state, errors = jax.lax.scan(
+            one_step, state, jax.random.split(key, STEPS_A_DRAW)
+        )
+        return state, (state.position, state.logdensity, jnp.mean(errors**2))
+
+    return jax.lax.scan(one_draw, state, jax.random.split(key, CHUNK_DRAWS))
+
+
+class Chain:
+    """One chain: its chunks in files, the newest state in memory."""
+
+    def __init__(self, options, target: Target, weights, number: int):
+        self.options, self.target, self.number = options, target, number
+        self.key = jax.random.fold_in(jax.random.key(options.seed), 1000 + number)
+        self.weights = weights
+
+    def path(self, name) -> Path:
+        return self.options.folder / f"chain{self.number}-{name}.npz"
+
+    def tuned(self):
+        path = self.path("tuned")
+        if not path.exists():
+            state, tuned = tune(
+                self.target, self.weights, self.key, self.options.tuning
+            )
+            hmc_reference.save(path, **state._asdict(), **tuned._asdict())
+        found = dict(np.load(path))
+        tuned = Tuned(*(jnp.asarray(found[name]) for name in Tuned._fields))
+        return found, tuned._replace(
+            step_size=self.options.step_factor * tuned.step_size
+        )
+
+    def run(self, chunk: int) -> dict[str, np.ndarray]:
+        """The chunk of this number: from its file, or drawn from the one before."""
+        path = self.path(f"{chunk:04d}")
+        if not path.exists():
+            found, tuned = self.tuned()
+            if chunk:
+                found = dict(np.load(self.path(f"{chunk - 1:04d}")))
+            names = mclmc.IntegratorState._fields
+            state: Any = [jnp.asarray(found[name]) for name in names]
+            state = mclmc.IntegratorState(*state)
+            begun = time.time()
+            key = jax.random.fold_in(self.key, chunk)
+            state, (weights, density, error) = jax.block_until_ready(
+                draw_chunk(self.target, state, tuned, key)
+            )
+            hmc_reference.save(
+                path,
+                **state._asdict(),
+                weights=weights,
+                density=density,
+                error=error,
+                seconds=time.time() - begun,
+            )
+        return dict(np.load(path))
+
+
+def report(options, target, chunks) -> None:
+    """Mixing so far, and draws to keep; chunks[i][c] is chunk i of chain c."""
+
+    def drawn(name):
+        parts = [np.stack([c[name] for c in row], axis=1) for row in chunks]
+        return np.concatenate(parts)
+
+    first = int(BURN_IN * CHUNK_DRAWS * len(chunks))
+    weights, errors = drawn("weights")[first:], drawn("error")[first:]
+    inputs, nodes = check_points(target)
+    no_latents = jnp.zeros((*weights.shape[:2], 0, 1))
+    positions = Unknowns(jnp.asarray(weights), no_latents, no_latents[..., 0])
+    summary = np.asarray(predictive_summary(target, positions, inputs, nodes))
+    nothing = jnp.zeros(weights.shape[:2])
+    found = judge_mixing(summary, DrawInfo(nothing, nothing, nothing, nothing))
+    per_weight = errors.mean(axis=0) / weights.shape[2]
+    print(
+        f"{len(weights)} draws of {weights.shape[1]} chains: R-hat "
+        f"{found.max_rhat:.3f}, effective {found.min_ess:.0f}, energy error variance "
+        f"a weight {per_weight.round(6)}, log density "
+        f"{drawn('density')[first:].mean(axis=0).round(1)}",
+        flush=True,
+    )
+    options.out.mkdir(parents=True, exist_ok=True)
+    seconds = sum(chain["seconds"] for row in chunks for chain in row)
+    result = {
+        "command": "python scripts/microcanonical_reference.py --tuning "
+        f"{options.tuning} --draws {options.draws} --chains {options.chains} "
+        f"--step-factor {options.step_factor} --nodes {options.nodes} --seed "
+        f"{options.seed} --folder FOLDER",
+        "date": datetime.date.today().isoformat(),
+        "versions": {"jax": jax.__version__, "blackjax": blackjax.__version__},
+        "chains": found.num_chains,
+        "draws": found.num_draws,
+        "gradients": len(chunks) * CHUNK_DRAWS * STEPS_A_DRAW * GRADIENTS_A_STEP,
+        "seconds_of_drawing": round(float(seconds)),
+        "max_rhat": found.max_rhat,
+        "min_ess": found.min_ess,
+        "mixed": found.mixed,
+        "energy_error_variance": per_weight.tolist(),
+    }
+    path = options.out / "depeweg_microcanonical.json"
+    path.write_text(json.dumps(result, indent=2) + "\n")
+    kept = np.linspace(0, len(weights) - 1, min(KEPT_DRAWS, len(weights))).astype(int)
+    hmc_reference.save(
+        options.out / "depeweg_draws.npz",
+        weights=np.swapaxes(weights[kept], 0, 1).astype(np.float32),
+    )
+
+
+def main() -> None:
+    options = parse()
+    options.folder.mkdir(parents=True, exist_ok=True)
+    options.start, options.kind = None, "marginal"
+    _, target, position = hmc_reference.make_target(options)
+    chains = [Chain(options, target, w, i) for i, w in enumerate(position.weights)]
+    chunks = []
+    with ThreadPoolExecutor(options.threads) as pool:
+        for number in range(options.draws // CHUNK_DRAWS):
+            chunks.append(list(pool.map(lambda c, n=number: c.run(n), chains)))
+            if number % 4 == 3:
+                report(options, target, chunks)
+
+
+if __name__ == "__main__":
+    main()
