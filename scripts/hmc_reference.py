@@ -4,7 +4,9 @@
 
 Settings of the paper's reference: s_w = 10, s_z = 1, s_eps = 0.1. Draws are kept in
 FOLDER as they are made: the same command goes on where it was stopped. A report on the
-draws so far, results/hmc/depeweg_<kind>.json, is written every few draws.
+draws so far, results/hmc/depeweg_<kind>.json, is written every few draws, and all draws
+into FOLDER/depeweg_<kind>_draws.npz: for `--start`, and for `ncai study run
+decomposition` by the variable NCAI_HMC_DRAWS.
 """
 
 import argparse
@@ -279,6 +281,9 @@ def report(options, chunks):
         "chains": found.num_chains,
         "draws": found.num_draws,
     }
+    weights = np.concatenate([c["weights"] for c in chunks])
+    path = options.folder / f"depeweg_{options.kind}_draws.npz"
+    save(path, weights=np.swapaxes(weights, 0, 1))
     options.out.mkdir(parents=True, exist_ok=True)
     path = options.out / f"depeweg_{options.kind}.json"
     path.write_text(json.dumps(result, indent=2) + "\n")

@@ -18,7 +18,9 @@ def main() -> int:
     minutes = (time.monotonic() - started) / 60
     lines = done.stdout.strip().splitlines()
     outcomes = [
-        line for line in lines if line.startswith(("PASSED", "FAILED", "ERROR"))
+        line
+        for line in lines
+        if line.startswith(("PASSED", "FAILED", "ERROR", "SKIPPED", "XFAIL"))
     ]
     Path("results").mkdir(exist_ok=True)
     Path("results/slow_tests.md").write_text(

@@ -390,6 +390,13 @@ def test_refit_with_rows_of_the_users_own_is_told_to_do_nothing():
         model.fit(X, Y, X_valid=X, y_valid=Y)
 
 
+def test_refit_with_folds_is_told_to_do_nothing():
+    folds = {"inference": "marginal", "n_folds": 2, "keep": "equal"}
+    model = BNNLVRegressor(**TINY_LATENT | folds, refit=True)
+    with pytest.warns(UserWarning, match="refit=True does nothing with folds"):
+        model.fit(X, Y)
+
+
 # ----- Networks of the user's own -----------------------------------------------------
 
 

@@ -106,10 +106,12 @@ def test_scores_are_the_parts_of_the_split(model):
     )
 
 
-def test_units_of_several_outputs_do_not_matter():
-    targets = np.stack([Y, RNG.normal(size=40)], axis=1)
-    small = BNNLVRegressor(**QUICK).fit(X, targets)
-    large = BNNLVRegressor(**QUICK).fit(X, targets * [1.0, 1024.0])
+@pytest.mark.parametrize("transform", ["none", "log"])
+def test_units_of_several_outputs_do_not_matter(transform):
+    targets = np.exp(np.stack([Y, RNG.normal(size=40)], axis=1))
+    settings = QUICK | {"target_transform": transform}
+    small = BNNLVRegressor(**settings).fit(X, targets)
+    large = BNNLVRegressor(**settings).fit(X, targets * [1.0, 1024.0])
     scores = acquisition(small, X[:5])
     assert scores.shape == (5,)
     np.testing.assert_allclose(scores, acquisition(large, X[:5]), rtol=1e-3)

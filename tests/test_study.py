@@ -238,6 +238,7 @@ def test_entries_and_marks():
     assert str(ours) == "1.100 ± 0.100"
     assert ours.differs_from(theirs)
     assert not ours.differs_from(Entry.of([9.0]))  # one value has no known error
+    assert not Entry(0.01, 0.0, 5).differs_from(Entry(0.01 + 1e-10, 0.0, 5))
     assert side_by_side(ours, theirs, True) == "**1.100 ± 0.100†** (0.500 ± 0.100)"
     assert side_by_side(ours, theirs, False) == "1.100 ± 0.100† (**0.500 ± 0.100**)"
     assert side_by_side(Entry.of([]), theirs, True) == "(0.500 ± 0.100)"

@@ -18,7 +18,6 @@ _HOMES = {
     "LatentPosterior": "latent_inference",
     "MLP": "networks",
     "Network": "networks",
-    "Penalties": "objectives.penalties",
     "TablePreparer": "table_preparer",
     "acquisition": "active",
     "make_dataset": "datasets",

@@ -18,9 +18,9 @@ def acquisition(
             does not know; "total" also asks where the noise is wide, which labels do
             not mend; "aleatoric" is the noise alone.
         measure: "variance": for one output in squared units of y; for several the sum
-            of their parts, each in units of its spread in training, so that the units
-            of the outputs do not matter. "entropy": in nats; its epistemic part is the
-            information that y has about W (slower).
+            of their parts, each as a share of the median total variance of that output
+            over the pool, so that the units of the outputs do not matter. "entropy": in
+            nats; its epistemic part is the information that y has about W (slower).
 
     Example:
         >>> import numpy as np
@@ -34,7 +34,10 @@ def acquisition(
     """
     if kind not in KINDS:
         raise ValueError(f"kind={kind!r} must be one of {list(KINDS)}.")
-    scores = getattr(model.decompose_uncertainty(X, measure), kind)
+    parts = model.decompose_uncertainty(X, measure)
+    scores = getattr(parts, kind)
     if scores.ndim == 1:
         return scores
-    return (scores / model.scaling_.target_scale**2).sum(axis=1)
+    usual = np.median(parts.total, axis=0)
+    # A rounded output may have no spread at all in most rows.
+    return (scores / np.where(usual > 0, usual, 1.0)).sum(axis=1)

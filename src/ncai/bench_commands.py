@@ -34,7 +34,11 @@ def add_bench(app: typer.Typer, guard, example) -> None:
         ] = False,
         only: Annotated[
             list[str] | None,
-            typer.Option(help="Only this part of the full run (may be repeated)."),
+            typer.Option(
+                help="Only this part of the full run (may be repeated): step_costs, "
+                "profile, hz, growth_with_rows, predictions, time_to_quality, "
+                "fit_overhead, study or fits."
+            ),
         ] = None,
         out: Annotated[
             Path | None, typer.Option(help="Also write the numbers there, as JSON.")
@@ -65,12 +69,15 @@ def add_bench(app: typer.Typer, guard, example) -> None:
         sets: Annotated[
             str,
             typer.Option(
-                help="Sets, with commas: names, or all, real, dequantised, synthetic."
+                help="Sets, with commas: names, or all, real, dequantised, synthetic, "
+                "inner."
             ),
         ] = "all",
         methods: Annotated[
             str,
-            typer.Option(help="Methods, with commas: names, or all, ours, peers."),
+            typer.Option(
+                help="Methods, with commas: names, or all, ours, peers, leads."
+            ),
         ] = "all",
         splits: Annotated[
             int, typer.Option(min=1, max=20, help="The first so many of 20 splits.")

@@ -12,7 +12,7 @@ import typer
 def add_datasets(app: typer.Typer, guard, example) -> None:
     """Add the commands to the main app, with its way of telling errors."""
     datasets = typer.Typer(
-        help="List and download the real data sets of the paper.",
+        help="List and download the real data sets of the paper, and boston.",
         rich_markup_mode=None,
         no_args_is_help=True,
         epilog=example("ncai datasets list", "ncai datasets get yacht"),

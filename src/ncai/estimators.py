@@ -37,7 +37,7 @@ from ncai.progress import progress_bar
 from ncai.quadrature import LARGEST_DIM
 from ncai.rounded import predictive_of
 from ncai.setting_checks import layer_widths, whole_number
-from ncai.settings import EXACT_IN_LATENTS, latent_layers, resolve
+from ncai.settings import EXACT_IN_LATENTS, has_folds, latent_layers, resolve
 from ncai.trials import fit_scaled
 
 
@@ -75,9 +75,11 @@ class BNNLVRegressor(RegressorMixin, BaseEstimator):
         learning_rate: Adam's.
         schedule: "constant", or "cosine": the rate falls to 0 over the steps of a
             stage; `plateau` is then not looked at.
-        temperature: of the prior of W with inference="marginal" and "iwae": a number,
-            or several for the restarts to take in turn. 1 is Bayes' rule; less is a
-            cold posterior, in which the prior pulls less.
+        temperature: of the posterior of W with inference="marginal" and "iwae": a
+            number, or several for the restarts to take in turn. What q(W) costs, its KL
+            from the prior, counts so many times. 1 is Bayes' rule; less is a cold
+            posterior, narrower than that, as if each row had been seen 1 / temperature
+            times.
         n_mc_samples: Monte Carlo samples of (W, z) a step; with "iwae" of z, for one W.
         plateau: stop when no restart improves any more, if that is before `max_steps`.
         time_limit: seconds after which training stops with what it has; looked at every
@@ -86,7 +88,8 @@ class BNNLVRegressor(RegressorMixin, BaseEstimator):
         weight_variance: s_w, the prior variance of weights: a number or "empirical".
         weight_groups: which weights share an empirical s_w: "all" (the paper), those of
             a "layer", or those of an "input" in the first layer.
-        latent_variance: s_z, the prior variance of z: a number or "empirical".
+        latent_variance: s_z, the prior variance of z: a number or "empirical" (which
+            is 1 with "marginal" and "iwae": weights that multiply z do its work).
         noise_variance: of the output: a number, one number for each output,
             "empirical", or learned as "map" or "variational".
         variance_prior: shape and scale of the inverse-gamma prior on s_w and s_z.
@@ -130,7 +133,8 @@ class BNNLVRegressor(RegressorMixin, BaseEstimator):
             with the seed. They are not trained on, unless `refit`. With fewer than 5 of
             them nothing is held out, and the training objective chooses. Samplers hold
             out nothing.
-        refit: after choosing, train on for a while with the held-out rows added.
+        refit: after choosing, train on for a while with the held-out rows added. It
+            does nothing with folds, the default of "marginal".
         n_chains: of the samplers.
         n_warmup: draws to tune a sampler.
         n_draws: draws kept from each chain, at least 4.
@@ -151,6 +155,8 @@ class BNNLVRegressor(RegressorMixin, BaseEstimator):
         random_state: seed; the same seed gives the same result.
 
     Attributes:
+        settings_: all arguments as they were used, with what the preset filled in and
+            what "auto" chose.
         latent_posterior_: mean and std of z for the rows trained on; of a sampler those
             of one chain, since the sign of z may be another in each.
         train_index_: which rows of X those are.
@@ -352,12 +358,14 @@ class BNNLVRegressor(RegressorMixin, BaseEstimator):
             start = start._replace(latents=start.latents[..., used, :])
         rows = Rows(X[used], targets[used], weights[used])
         valid = self._validation_rows(X_valid, y_valid, targets.shape[1])
-        if valid is not None and settings["refit"]:
-            warnings.warn(
-                "refit=True does nothing where X_valid is given: it adds rows that "
-                "fit itself held out.",
-                stacklevel=2,
-            )
+        if settings["refit"] and (valid is not None or has_folds(settings)):
+            why = "where X_valid is given: it adds rows that fit itself held out"
+            if valid is None:
+                why = (
+                    "with folds, where every row is learned from already; "
+                    "validation_fraction holds out the same rows from all restarts"
+                )
+            warnings.warn(f"refit=True does nothing {why}.", stacklevel=2)
         try:
             with progress_bar(bool(self.progress)) as tell:
                 scaling, result = fit_scaled(

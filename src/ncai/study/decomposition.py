@@ -2,7 +2,7 @@
 
 By MFVI, NCAI and `marginal`, beside HMC as the gold standard (paper, fig:decomp). All
 have HMC's model (s_w = 10, s_z = 1, s_eps = 0.1), so that all approximate the same
-posterior; MFVI and NCAI come again with the benchmark's empirical Bayes for s_w. The
+posterior; they come again with the benchmark's empirical Bayes for s_w. The
 estimator's default is there too, with its own network, prior and mixture of restarts.
 """
 

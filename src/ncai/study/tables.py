@@ -48,7 +48,8 @@ class Entry:
         if math.isnan(self.std) or math.isnan(other.std):
             return False
         pooled = sum(e.std**2 / e.count for e in (self, other))
-        return abs(self.mean - other.mean) > 2 * math.sqrt(pooled)
+        rounding = 1e-6 * max(abs(self.mean), abs(other.mean))
+        return abs(self.mean - other.mean) > max(2 * math.sqrt(pooled), rounding)
 
 
 @dataclass(frozen=True)
