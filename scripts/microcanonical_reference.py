@@ -2,15 +2,16 @@
 
     python scripts/microcanonical_reference.py --folder FOLDER
 
-The posterior of scripts/hmc_reference.py (W, with z integrated out), by a sampler that
-needs fewer gradients for as many independent draws than NUTS does there, since it never
-turns back. It has no accept step: what its step size costs is told as the variance of
-the energy error of a step and weight (Robnik et al., 2023, want at most 5e-4).
+The posterior of scripts/hmc_reference.py (W, with z integrated out) by another sampler,
+as a check on NUTS, whose chains hardly mix there. It has no accept step: what its step
+size costs is told as the variance of the energy error of a step and weight (Robnik et
+al., 2023, want at most 5e-4).
 
 Chunks are kept in FOLDER as they are made: the same command goes on where it was
-stopped. After each, results/hmc/depeweg_microcanonical.json tells how well the chains
-mixed, and depeweg_draws.npz beside it has draws for `ncai study run decomposition`
-(by the variable NCAI_HMC_DRAWS).
+stopped. Every few chunks results/hmc/depeweg_microcanonical.json tells how well chains
+mixed, and FOLDER/depeweg_draws.npz has draws for `ncai study run decomposition`
+(by the variable NCAI_HMC_DRAWS). At the end the epistemic uncertainty of these draws is
+compared with that of their halves, and of what the study has: NUTS and the methods.
 """
 
 import argparse
@@ -18,6 +19,7 @@ import datetime
 import json
 import time
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -28,15 +30,25 @@ import jax.numpy as jnp
 import numpy as np
 from blackjax.mcmc import mclmc
 from jaxtyping import Array, Float, PRNGKeyArray
+from scipy.stats import spearmanr
 
 from ncai.inference.hmc import check_points, judge_mixing, predictive_summary
 from ncai.inference.nuts import DrawInfo, Target
+from ncai.study.benchmark_scores import predictive_at
+from ncai.study.decomposition import DATASET, DRAW, GRID_POINTS, HIGH, LOW, MEASURES
+from ncai.study.decomposition_tables import load
+from ncai.study.ground_truth import known_problem
+from ncai.study.reference import posterior_from_file
+from ncai.study.scales import SCALES
+from ncai.study.store import Store
 from ncai.types import Unknowns
 
 STEPS_A_DRAW = 100
-GRADIENTS_A_STEP = 2
+GRADIENTS_A_DRAW = 2 * STEPS_A_DRAW
 CHUNK_DRAWS = 50
 KEPT_DRAWS = 256  # of each chain, in the file
+DRAWS_FILE = "depeweg_draws.npz"
+REPORT_FILE = "depeweg_microcanonical.json"
 BURN_IN = 0.25  # share of the draws that is dropped
 
 
@@ -58,6 +70,7 @@ def parse():
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--folder", type=Path, required=True)
     parser.add_argument("--out", type=Path, default=Path("results/hmc"))
+    parser.add_argument("--study", type=Path, default=Path("results/study"))
     parser.add_argument("--threads", type=int, default=2)
     return parser.parse_args()
 
@@ -199,20 +212,59 @@ def report(options, target, chunks) -> None:
         "versions": {"jax": jax.__version__, "blackjax": blackjax.__version__},
         "chains": found.num_chains,
         "draws": found.num_draws,
-        "gradients": len(chunks) * CHUNK_DRAWS * STEPS_A_DRAW * GRADIENTS_A_STEP,
+        "gradients_a_chain": GRADIENTS_A_DRAW * CHUNK_DRAWS * len(chunks),
         "seconds_of_drawing": round(float(seconds)),
         "max_rhat": found.max_rhat,
         "min_ess": found.min_ess,
         "mixed": found.mixed,
         "energy_error_variance": per_weight.tolist(),
     }
-    path = options.out / "depeweg_microcanonical.json"
+    path = options.out / REPORT_FILE
     path.write_text(json.dumps(result, indent=2) + "\n")
     kept = np.linspace(0, len(weights) - 1, min(KEPT_DRAWS, len(weights))).astype(int)
     hmc_reference.save(
-        options.out / "depeweg_draws.npz",
+        options.folder / DRAWS_FILE,
         weights=np.swapaxes(weights[kept], 0, 1).astype(np.float32),
     )
+
+
+def agreement(options) -> None:
+    """Add rank correlations over x of the epistemic part to the report."""
+    known = known_problem(DATASET, DRAW)
+    grid = np.linspace(LOW, HIGH, GRID_POINTS)[:, None]
+    posterior, _, _ = posterior_from_file(options.folder / DRAWS_FILE, known)
+
+    def epistemic(chains, measure):
+        shares = np.isin(np.arange(options.chains), chains) / len(chains)
+        draws = replace(posterior, shares=shares).draw(jax.random.key(0), 1024)
+        predictive = predictive_at(known.model.network, draws, grid)
+        return predictive.decompose(measure).epistemic
+
+    half = options.chains // 2
+    found = load(SCALES["paper"], Store(options.study / "paper"))
+    outcomes = {f"{m}, {p}": outcome for (m, p), outcome in found.others.items()}
+    if found.reference is not None:
+        outcomes["NUTS"] = found.reference
+    correlations = {}
+    for measure in MEASURES:
+        ours = epistemic(np.arange(options.chains), measure)
+        others = {
+            name: outcome.arrays[f"{measure}_epistemic"]
+            for name, outcome in outcomes.items()
+        }
+        first, second = np.split(np.arange(options.chains), [half])
+        halves = epistemic(first, measure), epistemic(second, measure)
+        correlations[measure] = {
+            "first half of the chains with the second": _rank_correlation(*halves)
+        } | {name: _rank_correlation(ours, other) for name, other in others.items()}
+    path = options.out / REPORT_FILE
+    result = json.loads(path.read_text())
+    result["rank_correlation_of_epistemic"] = correlations
+    path.write_text(json.dumps(result, indent=2) + "\n")
+
+
+def _rank_correlation(a, b) -> float:
+    return round(float(np.asarray(spearmanr(a, b)[0])), 3)
 
 
 def main() -> None:
@@ -225,8 +277,10 @@ def main() -> None:
     with ThreadPoolExecutor(options.threads) as pool:
         for number in range(options.draws // CHUNK_DRAWS):
             chunks.append(list(pool.map(lambda c, n=number: c.run(n), chains)))
-            if number % 4 == 3:
+            if number % 4 == 3 and not chains[0].path(f"{number + 1:04d}").exists():
                 report(options, target, chunks)
+    report(options, target, chunks)
+    agreement(options)
 
 
 if __name__ == "__main__":

@@ -51,7 +51,7 @@ def reference_draws(cell: Cell, known: KnownProblem) -> tuple[WeightDraws, dict]
     """Draws of W, and where they come from with how well their chains mixed."""
     path = os.environ.get(DRAWS_FILE)
     if path:
-        posterior, report, source = _from_file(Path(path), known)
+        posterior, report, source = posterior_from_file(Path(path), known)
     else:
         posterior, report, source = _sampled(cell, known)
     row = {
@@ -65,7 +65,10 @@ def reference_draws(cell: Cell, known: KnownProblem) -> tuple[WeightDraws, dict]
     return posterior.draw(jax.random.key(0), cell["kept"]), row
 
 
-def _from_file(path: Path, known: KnownProblem) -> tuple[Posterior, SamplerReport, str]:
+def posterior_from_file(
+    path: Path, known: KnownProblem
+) -> tuple[Posterior, SamplerReport, str]:
+    """Draws that an earlier run kept, how well they mixed, and what they are called."""
     network = known.model.network
     if not path.is_file():
         raise FileNotFoundError(f"{DRAWS_FILE}={path} names no file.")
