@@ -80,6 +80,7 @@ ARGUMENTS = [
     ({"latent_hidden": "8"}, ["latent_hidden='8'", "whole numbers"]),
     ({"rounding": "up"}, ["rounding='up'", "'auto'"]),
     ({"n_folds": -1}, ["n_folds=-1", "whole number"]),
+    ({"n_folds": 1}, ["n_folds=1", "0, which is off, or at least 2"]),
     ({"network": "mlp"}, ["network='mlp'", "init(", "apply("]),
     ({"network": MLP}, ["network=MLP is a class", "give an instance", "MLP()"]),
     ({"refit": "x"}, ["refit='x'", "True or False"]),

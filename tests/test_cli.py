@@ -229,7 +229,7 @@ def test_fit_refuses_a_bad_table(name, tmp_path):
         (["--inference", "magic"], ["--inference 'magic' must", "'ncai'"]),
         (["--preset", "none"], ["--preset 'none'"]),
         (["--hidden", "wide"], ["--hidden", "50,50"]),
-        (["--hidden", "0"], ["0"]),
+        (["--hidden", "0"], ["--hidden '0'", "at least 1"]),
         (["--time-limit", "soon"], ["--time-limit", "5m"]),
         (["--valid", "1.5"], ["--valid 1.5 must"]),
         (["--latent-dim", "-1"], ["--latent-dim -1 must"]),
@@ -380,6 +380,16 @@ def test_a_fit_that_ends_early_leaves_nothing(
     assert result.exit_code == code
     assert result.stderr == words
     assert not list(tmp_path.iterdir())
+
+
+def test_a_quiet_fit_still_warns_that_time_was_short(data, tmp_path):
+    result = run(
+        *("fit", data, "--target", "y", "--drop", "id", "--out", tmp_path / "m.ncai"),
+        *("--quiet", *QUICK, "--max-steps", 5000, "--time-limit", "0.001s"),
+    )
+    assert result.exit_code == 0, result.stderr
+    assert result.stdout == ""
+    assert "Warning: the time limit" in result.stderr
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

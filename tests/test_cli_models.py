@@ -299,6 +299,11 @@ def test_evaluate_needs_the_target(folder, houses, tmp_path):
     assert refused(run("evaluate", tmp_path / "t.csv", folder / "new.csv"), "readable")
 
 
+def test_an_input_is_no_target_to_evaluate_by(folder):
+    result = run("evaluate", folder / "h.ncai", folder / "new.csv", "--target", "age")
+    assert refused(result, "--target age is an input of", "which predicts price")
+
+
 def test_evaluate_takes_a_model_of_arrays(folder, houses, tmp_path):
     rows = houses[["size", "price"]]
     rows.to_csv(tmp_path / "rows.csv", index=False)

@@ -74,6 +74,13 @@ def test_the_pool_of_xla_has_no_more_threads_than_are_asked_for(tmp_path):
     assert said_by(code, tmp_path, NCAI_THREADS="3", NPROC="2") == ["2", "2"]
 
 
+@pytest.mark.parametrize("asked", ["abc", "0", "-1", "2.5"])
+def test_a_number_of_threads_that_is_none_is_refused(asked, monkeypatch):
+    monkeypatch.setenv("NCAI_THREADS", asked)
+    with pytest.raises(ValueError, match=f"NCAI_THREADS='{asked}' must be a whole"):
+        compilation.num_threads()
+
+
 def test_off_when_asked(tmp_path):
     assert folder_in_use(tmp_path, NCAI_CACHE_DIR="off") == ["None", "None"]
 

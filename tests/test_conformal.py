@@ -80,6 +80,12 @@ def test_rows_outside_of_every_interval_make_them_infinite():
     assert np.isfinite(guarded.predict_interval(x[:2], 0.5)).all()
 
 
+def test_several_outputs_are_refused_before_training():
+    model = ConformalRegressor(BNNRegressor(max_steps=-1))  # never asked to fit
+    with pytest.raises(ValueError, match="y has 2 columns"):
+        model.fit(np.zeros((20, 1)), np.zeros((20, 2)))
+
+
 def test_fit_keeps_rows_apart_and_takes_frames():
     rng = np.random.default_rng(0)
     frame = pd.DataFrame({"a": rng.normal(size=60)})

@@ -40,8 +40,9 @@ class FakeFits:
     They take y as it is and its logarithm by turns, but for what `names` tells.
     """
 
-    def __init__(self, *scores, interrupted_at=None, names=()):
+    def __init__(self, *scores, interrupted_at=None, names=(), steps_of_whole=400):
         self.scores, self.interrupted_at = scores, interrupted_at
+        self.steps_of_whole = steps_of_whole
         self.names = names or ("none", "log") * len(scores)
         self.calls, self.networks = [], []
 
@@ -55,7 +56,9 @@ class FakeFits:
         np.testing.assert_allclose(rows.targets, scaling.apply(ROWS).targets)
         in_units_of_y = self.scores[number] + NOISE * (0.5 if name == "log" else 1.0)
         shifts = scaling.log_density_shifts(ROWS)
-        return result(in_units_of_y - shifts, number == self.interrupted_at)
+        steps = self.steps_of_whole if settings["max_steps"] == 400 else 100
+        steps += quick.num_steps if quick else 0
+        return result(in_units_of_y - shifts, number == self.interrupted_at, steps)
 
 
 def fit_with(monkeypatch, fits, networks=(NETWORK,), **changes):
@@ -88,6 +91,18 @@ def test_with_a_time_limit_quick_fits_decide(monkeypatch):
     assert scaling.transform.name == "none"
     assert len(fits.calls) == 3
     assert all(0 < limit < 60 for _, limit in fits.calls)
+
+
+@pytest.mark.parametrize("interrupted_at", [None, 2])
+def test_where_no_time_is_left_the_trial_predicts_alone(monkeypatch, interrupted_at):
+    """Restarts that were never trained would be random functions in the mixture."""
+    stopped = {"interrupted_at": interrupted_at, "steps_of_whole": 0}
+    fits = FakeFits(0.5, 0.0, -9.0, **stopped)
+    _, found = fit_with(monkeypatch, fits, time_limit=60)
+    assert len(fits.calls) == 3
+    assert found.held_out_score == pytest.approx(0.5, abs=1e-6)
+    assert found.fit.num_steps == 100
+    assert found.fit.interrupted == (interrupted_at is not None)
 
 
 def test_ctrl_c_in_the_second_whole_fit_keeps_the_first(monkeypatch):

@@ -53,7 +53,7 @@ def prepare_jax() -> Path | None:
     """
     import jax
 
-    if "NCAI_THREADS" in os.environ and "NPROC" not in os.environ:
+    if os.environ.get("NCAI_THREADS") and "NPROC" not in os.environ:
         # XLA reads it when its client is made; programs started later are not to.
         os.environ["NPROC"] = str(num_threads())
         try:
@@ -113,4 +113,10 @@ def _drop_oldest(folder: Path, limit: int) -> None:
 def num_threads() -> int:
     """Threads that run compiled programs side by side: NCAI_THREADS, or all cores."""
     asked = os.environ.get("NCAI_THREADS", "")
-    return int(asked) if asked.isdigit() and int(asked) else os.cpu_count() or 1
+    if not asked:
+        return os.cpu_count() or 1
+    if not asked.isdecimal() or not int(asked):
+        raise ValueError(
+            f"NCAI_THREADS={asked!r} must be a whole number of at least 1."
+        )
+    return int(asked)

@@ -61,6 +61,11 @@ class ConformalRegressor(RegressorMixin, BaseEstimator):
                 "0 and 1."
             )
         X, y = _rows(X), np.asarray(y, float)
+        if y.ndim > 1 and y.shape[1] > 1:
+            raise ValueError(
+                f"y has {y.shape[1]} columns; intervals of one output are corrected: "
+                "fit a ConformalRegressor to each."
+            )
         train, kept = hold_out(len(y), self.calibration_fraction, self.random_state)
         if not len(kept):
             raise ValueError(

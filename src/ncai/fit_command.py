@@ -75,6 +75,9 @@ def run_fit(request: FitRequest, console, tell: Callable[[str], None]) -> bool:
     table["command"] = request.command
     # At once, so that whatever happens next the training is not lost.
     model.save(request.out)
+    cut = cut_short(model.stop_reasons_, model.n_iter_)
+    if cut and request.form == "none":
+        tell(f"Warning: {cut}")
     if model.interrupted_:
         if request.form == "text":
             console.print(_training(tables, model, None))
@@ -116,7 +119,10 @@ def _score_and_tell(request: FitRequest, tables, model, console, tell) -> None:
             console.print()
             console.print(model_tables.score_table(scores, num_test))
             verdict = fit_summary.verdict_on_scores(log_likelihoods)
-            console.print(model_tables.label_table([("Verdict", verdict)]))
+            lines = [("Verdict", verdict)]
+            if model.scaling_.lattice.step.any():
+                lines.append(("Note", model_tables.ROUNDED_COVERAGE))
+            console.print(model_tables.label_table(lines))
         else:
             console.print(model_tables.label_table([("Scores", _NO_SCORES)]))
     if request.report is not None:

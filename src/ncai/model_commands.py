@@ -125,10 +125,12 @@ def evaluate(
         return
     from rich.console import Console
 
-    from ncai.model_tables import calibration_sentence, metric_table
+    from ncai.model_tables import ROUNDED_COVERAGE, calibration_sentence, metric_table
 
     Console().print(metric_table(found))
     typer.echo(calibration_sentence(scored["calibration"], scored["rows"]))
+    if pieces.model.scaling_.lattice.step.any():
+        typer.echo(f"Coverage: {ROUNDED_COVERAGE}")
 
 
 def diagnose(model: Model, as_json: AsJson = False) -> None:

@@ -72,6 +72,13 @@ def score_table(scores: list[dict[str, Any]], num_rows: int) -> Table:
     return table
 
 
+# Where y is rounded coverage is by PIT values (see `evaluation.row_scores`).
+ROUNDED_COVERAGE = (
+    "y is rounded, so intervals end at values of y and hold more than their level; to "
+    "be compared with it, coverage counts a row at an end in part."
+)
+
+
 def metric_table(found: dict[str, Any]) -> Table:
     """All metrics of `ncai evaluate`, with their intervals."""
     table = Table(

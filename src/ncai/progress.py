@@ -58,7 +58,9 @@ def progress_bar(show: bool) -> Iterator[Callable[[Progress], None] | None]:
     def fixed(width: int) -> Column:
         return Column(no_wrap=True, min_width=width)
 
-    # On a narrow terminal the terms give way, not the bar and the times.
+    console = Console(file=sys.stderr)
+    bar_width = 24 if console.width >= 100 else 8
+    # On a narrow terminal the terms give way, not the times.
     bar = RichProgress(
         TextColumn(
             "{task.description}",
@@ -67,13 +69,15 @@ def progress_bar(show: bool) -> Iterator[Callable[[Progress], None] | None]:
             ),
         ),
         BarColumn(
-            bar_width=None, table_column=Column(no_wrap=True, min_width=8, max_width=24)
+            bar_width=None,
+            table_column=Column(no_wrap=True, min_width=8, max_width=bar_width),
         ),
         TextColumn(
             "{task.completed:.0f}/{task.total:.0f}",
             justify="right",
             table_column=fixed(11),
         ),
+        TextColumn("in", table_column=fixed(2)),
         TimeElapsedColumn(table_column=fixed(7)),
         TextColumn("left", table_column=fixed(4)),
         TimeRemainingColumn(table_column=fixed(7)),
@@ -81,7 +85,7 @@ def progress_bar(show: bool) -> Iterator[Callable[[Progress], None] | None]:
             "{task.fields[terms]}",
             table_column=Column(no_wrap=True, overflow="ellipsis", ratio=1),
         ),
-        console=Console(file=sys.stderr),
+        console=console,
         expand=True,
     )
     tasks: dict[str, object] = {}

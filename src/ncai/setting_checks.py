@@ -118,6 +118,8 @@ def check(s: Mapping[str, Any]) -> None:
             f"of at most 2, not {s['latent_dim']}: use "
             f"{by_quadrature[s['inference']]!r}."
         )
+    if s["n_folds"] == 1:
+        raise ValueError("n_folds=1 must be 0, which is off, or at least 2.")
     if s["n_folds"] > 1 and s["inference"] not in FOLDED:
         raise ValueError(
             f"n_folds={s['n_folds']!r} is for inference='marginal' or 'iwae', not "

@@ -78,7 +78,8 @@ def fit(
     time_limit: Annotated[
         str | None,
         typer.Option(
-            help="Stop training after this time: 60s, 5m, 1h (compiling not counted).",
+            help="Stop training after about this time: 60s, 5m, 1h. Compiling, which "
+            "is not interrupted, counts.",
             metavar="T",
         ),
     ] = None,
@@ -93,7 +94,8 @@ def fit(
     valid: Annotated[
         str | None,
         typer.Option(
-            help="Share of the rows, or a file, to choose among starts by; else each "
+            help="Share of the rows that --test leaves, or a file, to choose among "
+            "starts by; else each "
             "start holds out rows of its own (marginal), or 0.1.",
             metavar="SHARE|FILE",
         ),

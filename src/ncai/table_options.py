@@ -42,11 +42,15 @@ def parse_layers(text: str | None) -> tuple[int, ...] | None:
     if text is None:
         return None
     try:
-        return tuple(int(width) for width in text.split(","))
+        widths = tuple(int(width) for width in text.split(","))
     except ValueError:
+        widths = (0,)
+    if min(widths) < 1:
         raise ValueError(
-            f"--hidden {text!r} must be whole numbers between commas, such as 50,50."
-        ) from None
+            f"--hidden {text!r} must be whole numbers of at least 1 between commas, "
+            "such as 50,50."
+        )
+    return widths
 
 
 def parse_duration(text: str | None) -> float | None:

@@ -182,6 +182,12 @@ def score_table_rows(
             f"{model_path} was not made by `ncai fit`, so it does not know the name "
             "of its target: give --target."
         )
+    inputs = (table.get("preparer") or {}).get("columns", ())
+    if target != table.get("target") and target in inputs:
+        raise ValueError(
+            f"--target {target} is an input of {model_path}, which predicts "
+            f"{table.get('target')}."
+        )
     if not model.single_output_:
         raise ValueError(f"{model_path} has several outputs; evaluate takes one.")
     pieces = Pieces(model, columns, data, target)

@@ -74,7 +74,10 @@ def restart_kinds(model) -> list[str]:
     The estimator's order: the main fit, a quick trial before it, snapshots after it.
     """
     count, full = len(model.restart_scores_), int(model.settings_["n_restarts"])
-    tried = any(why.startswith("trial ") for why in model.stop_reasons_ or [])
+    in_trial = [why.startswith("trial ") for why in model.stop_reasons_ or []]
+    tried = any(in_trial)
+    if tried and all(in_trial):  # no time was left for the main fit
+        return ["trial"] * count
     more = max(count - full, 0)
     # A trial has no more restarts than the main fit, and a snapshot as many.
     snapshots = (more - 1 if tried and more else more) // full * full

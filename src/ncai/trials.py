@@ -123,10 +123,13 @@ def fit_scaled(
         left = settings["time_limit"] - (time.monotonic() - started)
         settings = {**settings, "time_limit": max(left, 1e-3)}
     for scaling, network in plans:
-        quick = [t.result.fit for t in quick_fits if t.scaling is scaling]
+        quick = [_as_trial(t) for t in quick_fits if t.scaling is scaling]
         stage = WORDS[scaling.transform.name] if len(plans) > 1 else None
-        added = _as_trial(quick[0]) if weighted else None
+        added = quick[0].result.fit if weighted else None
         whole = fit(scaling, network, settings, stage, added)
+        if quick and _untrained(whole, added):  # the trial is all that was learned
+            stopped = whole.result.fit.interrupted
+            whole = _interrupted(quick[0]) if stopped else quick[0]
         if best is not None and whole.result.fit.interrupted:
             best = _interrupted(best)
             break
@@ -213,9 +216,16 @@ def _named_stage(on_progress: Callable[[Progress], None] | None, name: str):
     return lambda progress: on_progress(replace(progress, stage=name))
 
 
-def _as_trial(fit: Fit) -> Fit:
+def _as_trial(trial: Trial) -> Trial:
     """The same, its stages told as those of a trial."""
-    return replace(fit, stop_reasons=[f"trial {why}" for why in fit.stop_reasons])
+    fit = trial.result.fit
+    fit = replace(fit, stop_reasons=[f"trial {why}" for why in fit.stop_reasons])
+    return trial._replace(result=replace(trial.result, fit=fit))
+
+
+def _untrained(whole: Trial, added: Fit | None) -> bool:
+    """Whether it was over before its first step, by the time limit or Ctrl-C."""
+    return whole.result.fit.num_steps == (added.num_steps if added else 0)
 
 
 def _quick_settings(settings: Mapping[str, Any], num_fits: int) -> dict[str, Any]:
