@@ -28,7 +28,7 @@ def main(report: str) -> None:
         page.goto(Path(report).resolve().as_uri())
         shots = [page.screenshot()]
         page.get_by_role("heading", name=PART).evaluate("e => e.scrollIntoView()")
-        page.wait_for_timeout(300)
+        page.wait_for_timeout(2000)  # it scrolls smoothly
         shots.append(page.screenshot())
         browser.close()
     parts = [Image.open(io.BytesIO(shot)).convert("RGB") for shot in shots]
