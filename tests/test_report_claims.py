@@ -2,6 +2,7 @@
 
 import re
 from copy import copy
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -118,6 +119,15 @@ def test_restarts_show_what_they_count():
     ]
     whole = found["kinds"][0]["share"], found["kinds"][1]["share"]
     assert whole == (percent(shares[:2].sum()), percent(shares[2:].sum()))
+
+
+def test_restarts_of_a_trial_alone_are_not_called_main():
+    model = SimpleNamespace(
+        restart_scores_=np.zeros(3),
+        settings_={"n_restarts": 16},
+        stop_reasons_=["trial marginal: time limit after 250 steps"],
+    )
+    assert restart_kinds(model) == ["trial"] * 3
 
 
 def test_lines_are_the_stronger_the_more_a_restart_counts():
