@@ -95,6 +95,37 @@ def test_points_give_crps_mean_and_interval():
     np.testing.assert_allclose(found.mean(), points.mean(axis=1))
 
 
+def test_one_training_serves_all_points_that_share_it():
+    rows = protocol.Rows(np.zeros((5, 1)), np.zeros(5))
+    valid = protocol.Rows(np.zeros((3, 1)), np.array([2.0, 2.1, 1.9]))
+    trained = []
+
+    def train(_, settings, seed):
+        trained.append(settings["centre"])
+        return lambda inputs: np.full((len(inputs), 1), settings["centre"])
+
+    def finish(means, settings):
+        return protocol.Prediction(means, np.full_like(means, settings["width"]))
+
+    centres = [{"centre": c} for c in (0.0, 2.0, 9.0)]
+    widths = [{"width": w} for w in (3.0, 0.1)]
+    chosen, found = protocol.tune_nested(train, finish, centres, widths, rows, valid, 0)
+    assert trained == [0.0, 2.0, 9.0]
+    assert chosen == {"centre": 2.0, "width": 0.1}
+    grid = [centre | width for centre in centres for width in widths]
+    plain, expected = protocol.tune_on_grid(
+        lambda rows, point, seed, _: (
+            lambda inputs: finish(train(rows, point, seed)(inputs), point)
+        ),
+        grid,
+        rows,
+        valid,
+        0,
+    )
+    assert plain == chosen
+    np.testing.assert_allclose(found, expected)
+
+
 def test_scores_of_a_split_are_in_raw_units(tmp_path):
     rng = np.random.default_rng(2)
     inputs, y = rng.normal(size=(50, 2)), 100 + 30 * rng.normal(size=50)

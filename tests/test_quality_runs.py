@@ -70,7 +70,7 @@ def fake_peer(tmp_path, monkeypatch):
     shutil.copy(methods.PEER_FOLDER / "protocol.py", folder)
     (folder / "fake.py").write_text(FAKE)
     monkeypatch.setattr(methods, "PEER_FOLDER", folder)
-    monkeypatch.setitem(methods.PEERS, "fake", ("fake.py", "numpy", None))
+    monkeypatch.setitem(methods.PEERS, "fake", ("fake.py", "numpy"))
     monkeypatch.setattr(methods, "_python_with", lambda module: sys.executable)
     return folder
 
@@ -113,15 +113,6 @@ def test_a_peer_that_fails_is_told_and_leaves_no_row(tmp_path, fake_peer):
     assert run_missing(store, ["yuan"], ["fake"], 1, 1, False, told.append) == 1
     assert told == ["yuan fake failed: no such luck"]
     assert not len(store.rows("yuan", "fake"))
-
-
-def test_a_peer_that_is_too_slow_is_left_out(tmp_path, fake_peer, monkeypatch):
-    monkeypatch.setitem(methods.PEERS, "fake", ("fake.py", "numpy", 100))
-    told = []
-    store = Store(tmp_path / "cells")
-    assert run_missing(store, ["yuan"], ["fake"], 1, 1, False, told.append) == 0
-    assert told == ["yuan fake: not feasible with 200 rows, left out"]
-    assert store.about("yuan", "fake") == {"feasible": False}
 
 
 def test_a_peer_that_is_not_installed_is_named(monkeypatch):

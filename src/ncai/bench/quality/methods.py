@@ -19,15 +19,15 @@ from ncai.bench.workers import python_with
 from ncai.study.paper_settings import FIXED_LATENT_VARIANCE, HIDDEN
 
 PEER_FOLDER = Path(__file__).parent / "peers"
-# Name: file, the module it needs, most training rows that it is run on.
-PEERS: dict[str, tuple[str, str, int | None]] = {
-    "ngboost": ("natural_boosting.py", "ngboost", None),
-    "catboost": ("cat_boosting.py", "catboost", None),
-    "quantile_forest": ("forest_quantiles.py", "quantile_forest", None),
-    "deep_ensemble": ("ensemble_of_networks.py", "torch", None),
-    "mdn": ("mixture_density.py", "torch", None),
-    "mc_dropout": ("dropout_network.py", "torch", None),
-    "het_gp": ("heteroscedastic_process.py", "torch", 1600),
+# Name: file, and the module it needs.
+PEERS: dict[str, tuple[str, str]] = {
+    "ngboost": ("natural_boosting.py", "ngboost"),
+    "catboost": ("cat_boosting.py", "catboost"),
+    "quantile_forest": ("forest_quantiles.py", "quantile_forest"),
+    "deep_ensemble": ("ensemble_of_networks.py", "torch"),
+    "mdn": ("mixture_density.py", "torch"),
+    "mc_dropout": ("dropout_network.py", "torch"),
+    "het_gp": ("heteroscedastic_process.py", "torch"),
 }
 
 # Leads: the default at a quarter of its steps, with the layer of z ("quarter"), each
@@ -144,12 +144,6 @@ class Worker:
     digest: str
 
 
-def is_feasible(method: str, training_rows: int) -> bool:
-    """Whether a method is run on so many rows."""
-    most = PEERS[method][2] if method in PEERS else None
-    return most is None or training_rows <= most
-
-
 def worker(method: str, dataset: str) -> Worker:
     """How to run a method on a set.
 
@@ -164,7 +158,7 @@ def worker(method: str, dataset: str) -> Worker:
         task = {"method": method, "given": given, "grid": grid, "conformal": conformal}
         digest = _digest(given, (*grid, "conformal") if conformal else grid)
         return Worker(command, task, bool(grid), digest)
-    file, module, _ = PEERS[method]
+    file, module = PEERS[method]
     python = _python_with(module)
     if python is None:
         raise ValueError(

@@ -25,16 +25,14 @@ def main(path: str) -> None:
     _say(versions={name: version(name) for name in ("ncai", "jax", "numpy")})
     settings = task.get("settings")
     if settings is None and task["grid"]:
-        started = time.perf_counter()
+        worked = time.process_time()
         first = _load(task["first_file"])
         scores = [
             _validation_nll(first, task["given"], point) for point in task["grid"]
         ]
         settings = task["grid"][int(np.argmin(scores))]
-        seconds = time.perf_counter() - started
-        _say(
-            settings=settings, grid=task["grid"], scores=scores, tuning_seconds=seconds
-        )
+        seconds = time.process_time() - worked
+        _say(settings=settings, points=len(scores), tuning_seconds=seconds)
     for split, file in task["files"].items():
         arrays = _load(file)
         started, worked = time.perf_counter(), time.process_time()

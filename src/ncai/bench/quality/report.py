@@ -50,7 +50,7 @@ def markdown(store: Store, results: Results, judged: str, command: str) -> str:
         ("RMSE", real, "rmse"),
         ("Gap to the oracle, nats", synthetic, "gap"),
     ):
-        parts += _scores(store, results, title, sets, metric)
+        parts += _scores(results, title, sets, metric)
     parts += mean_table(
         results, "Coverage of 95 % intervals", real, "coverage", "{:.1%}"
     )
@@ -81,9 +81,7 @@ def markdown_table(
     return [*lines, *("| " + " | ".join(row) + " |" for row in rows), ""]
 
 
-def _scores(
-    store: Store, results: Results, title: str, sets: list[str], metric: str
-) -> list[str]:
+def _scores(results: Results, title: str, sets: list[str], metric: str) -> list[str]:
     if not sets:
         return []
     methods = [m for m in results.methods() if results.has(m, sets)]
@@ -94,8 +92,7 @@ def _scores(
         for name in sets:
             entry = results.entry(name, method, metric)
             if entry is None:
-                feasible = store.about(name, method).get("feasible", True)
-                cells.append("" if feasible else "not feasible")
+                cells.append("")
                 continue
             text = str(entry)
             if method in leaders[name]:
@@ -158,14 +155,14 @@ def _settings(store: Store, results: Results) -> list[str]:
                     [
                         method,
                         name,
-                        str(len(about["grid"])),
+                        str(about["points"]),
                         f"`{json.dumps(about['settings'])}`",
                         f"{about['tuning_seconds']:.0f}",
                     ]
                 )
     if not rows:
         return []
-    columns = ("method", "set", "points tried", "chosen", "seconds")
+    columns = ("method", "set", "points tried", "chosen", "CPU seconds")
     return markdown_table("Tuned on the first split", columns, rows)
 
 

@@ -1,6 +1,5 @@
 """Run what is missing: a process for each set and method, its splits one by one."""
 
-import functools
 import json
 import math
 import os
@@ -14,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from ncai.bench.machine import describe_machine
-from ncai.bench.quality.methods import Worker, is_feasible, worker
+from ncai.bench.quality.methods import Worker, worker
 from ncai.bench.quality.problems import SPLITS, load_problem
 from ncai.bench.quality.scores import score_split
 from ncai.bench.quality.store import Store
@@ -68,19 +67,9 @@ def run_missing(
     return failed
 
 
-@functools.cache
-def _training_rows(dataset: str) -> int:
-    return len(load_problem(dataset, 0).train[1])
-
-
 def _missing(
     store: Store, dataset: str, method: str, splits: int, jobs: int, again: bool, say
 ) -> Iterator[Batch]:
-    rows = _training_rows(dataset)
-    if not is_feasible(method, rows):
-        say(f"{dataset} {method}: not feasible with {rows} rows, left out")
-        store.tell(dataset, method, feasible=False)
-        return
     found = worker(method, dataset)
     known = store.about(dataset, method)
     if again or known.get("digest", found.digest) != found.digest:

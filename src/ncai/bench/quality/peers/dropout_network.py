@@ -1,44 +1,35 @@
-"""MC dropout: one hidden layer of 50, 400 epochs (the authors' longer setting).
+"""MC dropout: one or two hidden layers of 50, 400 epochs (the authors' longer setting).
 
-Dropout on the inputs and on the hidden layer, in training and in prediction; 500
-passes. The rate and the one noise width for all rows are tuned on the first split.
+Dropout on the inputs and on the hidden layers, in training and in prediction; 500
+passes. Layers, rate and the one noise width for all rows are tuned on the first split.
 """
 
 import numpy as np
 import torch
-from network import Members, train
-from protocol import Prediction, run_peer
-from torch.nn import functional
+from network import HIDDEN, Members, train
+from protocol import Prediction, run_peer, tune_nested
 
 EPOCHS = 400
 PASSES = 500
 DECAY = 1e-6
-RATES = (0.005, 0.01, 0.05, 0.1)
+TRAINED = [
+    {"hidden": hidden, "dropout": rate}
+    for hidden in HIDDEN
+    for rate in (0.005, 0.01, 0.02, 0.05, 0.1, 0.2)
+]
 # Standard deviations of the noise, in units of the targets'.
-WIDTHS = tuple(float(w) for w in np.round(np.geomspace(0.01, 1.0, 25), 4))
-GRID = [{"dropout": rate, "width": width} for rate in RATES for width in WIDTHS]
-
-
-class Dropped(Members):
-    def __init__(self, inputs, rate):
-        super().__init__(1, inputs, 50, 1)
-        self.rate = rate
-
-    def forward(self, inputs):
-        inputs = functional.dropout(inputs, self.rate)
-        hidden = torch.relu(inputs @ self.first + self.first_bias)
-        hidden = functional.dropout(hidden, self.rate)
-        return hidden @ self.last + self.last_bias
+WIDTHS = [{"width": float(width)} for width in np.round(np.geomspace(0.01, 1.0, 25), 4)]
+GRID = [trained | width for trained in TRAINED for width in WIDTHS]
 
 
 def loss(outputs, targets):
     return ((outputs[..., 0] - targets) ** 2).mean()
 
 
-def passes(rows, rate, seed):
+def passes(rows, settings, seed):
     torch.manual_seed(seed)
     torch.set_num_threads(1)
-    model = Dropped(rows.inputs.shape[1], rate)
+    model = Members(1, rows.inputs.shape[1], settings["hidden"], 1, settings["dropout"])
     train(model, rows, loss, 1, EPOCHS, 0.003, DECAY)
 
     @torch.no_grad()
@@ -50,20 +41,17 @@ def passes(rows, rate, seed):
     return predict
 
 
+def widened(means, settings):
+    return Prediction(means, np.asarray(settings["width"]))
+
+
 def fit(rows, settings, seed, valid):
-    predict = passes(rows, settings["dropout"], seed)
-    return lambda inputs: Prediction(predict(inputs), np.asarray(settings["width"]))
+    predict = passes(rows, settings, seed)
+    return lambda inputs: widened(predict(inputs), settings)
 
 
 def tune(rows, valid, seed):
-    """One training serves every width."""
-    scores = []
-    for rate in RATES:
-        means = passes(rows, rate, seed)(valid.inputs)
-        for width in WIDTHS:
-            found = Prediction(means, np.asarray(width))
-            scores.append(-found.log_density(valid.targets).mean())
-    return GRID[int(np.argmin(scores))], scores
+    return tune_nested(passes, widened, TRAINED, WIDTHS, rows, valid, seed)
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
 """Heteroscedastic Gaussian process: one process for the mean, one for the log noise.
 
-Variational, with inducing inputs (at most 100) shared by both and learned, a constant
-and one kernel each with a length for every input, whitened full-covariance q, and the
-expected log-likelihood in closed form (Lazaro-Gredilla and Titsias, 2011). A prediction
-integrates the log noise by Gauss-Hermite quadrature: a mixture of normals.
+Variational, with inducing inputs (at most 100 or 300) shared by both and learned, a
+constant and one kernel each with a length for every input, whitened full-covariance q,
+and the expected log-likelihood in closed form (Lazaro-Gredilla and Titsias, 2011). A
+prediction integrates the log noise by Gauss-Hermite quadrature: a mixture of normals.
 """
 
 import math
@@ -14,11 +14,14 @@ from network import tensors
 from protocol import Prediction, run_peer
 from torch import nn
 
-INDUCING = 100
 STEPS = 800
 BATCH = 256
 JITTER = 1e-5
-GRID = [{"kernel": "rbf"}, {"kernel": "matern32"}]
+GRID = [
+    {"kernel": kernel, "inducing": inducing}
+    for kernel in ("rbf", "matern32")
+    for inducing in (100, 300)
+]
 
 
 class Process(nn.Module):
@@ -81,7 +84,7 @@ def fit(rows, settings, seed, valid):
     torch.set_num_threads(1)
     inputs, targets = (part.double() for part in tensors(rows))
     number, dimension = inputs.shape
-    chosen = torch.randperm(number)[:INDUCING]
+    chosen = torch.randperm(number)[: settings["inducing"]]
     inducing = nn.Parameter(
         inputs[chosen] + 0.01 * torch.randn(len(chosen), dimension).double()
     )

@@ -1,4 +1,4 @@
-"""Mixture density network: one hidden layer of 50, 3 or 5 Gaussians.
+"""Mixture density network: one or two hidden layers of 50, 3 to 10 Gaussians.
 
 The number of epochs (up to 300) is found on rows held out, then all rows are fitted.
 """
@@ -7,14 +7,15 @@ import math
 
 import numpy as np
 import torch
-from network import Members, tensors, train
+from network import HIDDEN, Members, tensors, train
 from protocol import Prediction, held_out, run_peer
 from torch.nn import functional
 
 MOST_EPOCHS = 300
 GRID = [
-    {"components": components, "decay": decay}
-    for components in (3, 5)
+    {"hidden": hidden, "components": components, "decay": decay}
+    for hidden in HIDDEN
+    for components in (3, 5, 10)
     for decay in (0.0, 1e-3, 1e-2)
 ]
 
@@ -37,7 +38,8 @@ def loss(outputs, targets):
 def network(rows, settings, seed, epochs, stop=None):
     """The network, and its NLL on the rows to stop by after each epoch."""
     torch.manual_seed(seed)
-    model = Members(1, rows.inputs.shape[1], 50, 3 * settings["components"])
+    outputs = 3 * settings["components"]
+    model = Members(1, rows.inputs.shape[1], settings["hidden"], outputs)
     found, watch = [], None
     if stop is not None:
         inputs, targets = tensors(stop)

@@ -1,35 +1,44 @@
 """Training that the peers with networks share: several members side by side."""
 
+import itertools
 import math
 
 import torch
 from torch import nn
+from torch.nn import functional
 
 BATCH = 100
+HIDDEN = [[50], [50, 50]]  # that of the standard protocol, and one layer more
 
 
 class Members(nn.Module):
-    """Independent networks with one hidden layer, as one batched computation."""
+    """Independent networks of the same hidden layers, as one batched computation.
 
-    def __init__(self, members, inputs, hidden, outputs):
+    Dropout, if any, is on the inputs and on every hidden layer, always.
+    """
+
+    def __init__(self, members, inputs, hidden, outputs, dropout=0.0):
         super().__init__()
-
-        def layer(rows, columns):
-            bound = 1 / math.sqrt(rows)
-            return nn.Parameter(
-                torch.empty(members, rows, columns).uniform_(-bound, bound)
-            )
-
-        self.first, self.first_bias = layer(inputs, hidden), layer(1, hidden)
-        self.last, self.last_bias = layer(hidden, outputs), layer(1, outputs)
-        with torch.no_grad():
-            for bias in (self.first_bias, self.last_bias):
-                bias.zero_()
+        self.dropout = dropout
+        sizes = (inputs, *hidden, outputs)
+        self.weights, self.biases = nn.ParameterList(), nn.ParameterList()
+        for before, after in itertools.pairwise(sizes):
+            bound = 1 / math.sqrt(before)
+            weights = torch.empty(members, before, after).uniform_(-bound, bound)
+            self.weights.append(weights)
+            self.biases.append(torch.zeros(members, 1, after))
 
     def forward(self, inputs):
         """[members, rows, inputs] -> [members, rows, outputs]."""
-        hidden = torch.relu(torch.baddbmm(self.first_bias, inputs, self.first))
-        return torch.baddbmm(self.last_bias, hidden, self.last)
+        hidden = inputs
+        for number, (weights, bias) in enumerate(
+            zip(self.weights, self.biases, strict=True)
+        ):
+            hidden = torch.relu(hidden) if number else hidden
+            if self.dropout:
+                hidden = functional.dropout(hidden, self.dropout)
+            hidden = torch.baddbmm(bias, hidden, weights)
+        return hidden
 
 
 def tensors(rows):
