@@ -2,6 +2,7 @@
 
 import re
 from copy import copy
+from dataclasses import replace
 from types import SimpleNamespace
 
 import numpy as np
@@ -11,11 +12,12 @@ import pytest
 from ncai import TablePreparer
 from ncai.baselines import ConstantNoiseLinear, MarginalDensity
 from ncai.conditional import conditional_density
+from ncai.diagnosis import diagnose_latents
 from ncai.number_text import decimals_for
 from ncai.report import ReportInputs, answer
 from ncai.report.axes import Axis
 from ncai.report.inputs import Subject
-from ncai.report.latents import latents
+from ncai.report.latents import MethodLatents, latents
 from ncai.report.quality import quality
 from ncai.report.rows import row_titles
 from ncai.report.split import _scatter
@@ -86,6 +88,28 @@ def test_what_is_not_told_apart_is_neither_good_nor_bad():
     table[1]["gain"] = (-0.43, -0.6, -0.2)
     badge = answer.badges(subject, quality(subject), [])[1]
     assert badge == {"state": "bad", "text": "another method is better"}
+
+
+def test_a_hint_that_z_follows_x_is_neither_good_nor_bad():
+    model, X, y = one_input()
+    subject = Subject(ReportInputs(model, X, y))
+    split = SimpleNamespace(aleatoric_share=0.9, noise_ratio=1.0)
+
+    def said(pc_x):
+        rng = np.random.default_rng(0)
+        x, z = rng.normal(size=(2, 300, 1))
+        found = diagnose_latents(x, x, z, np.full_like(z, 0.1), 1.0)
+        found = replace(found, pc_x=pc_x)
+        seen = [MethodLatents(subject.main, found, [], [])]
+        badge = answer.badges(subject, quality(subject), seen)[-1]
+        return badge, answer._what_kind(subject, split, seen)
+
+    badge, text = said(0.0)
+    assert badge == {"state": "good", "text": "z is white noise"}
+    assert text.endswith("looks like white noise, as it should.")
+    badge, text = said(0.5)
+    assert badge == {"state": "open", "text": "z may depend on x"}
+    assert text.endswith("but for a hint that it follows x (see below).")
 
 
 def test_a_training_cut_short_is_told_first_of_all():

@@ -129,6 +129,11 @@ class LatentDiagnosis:
         return not self.collapsed and self.mi_p_value <= 1 - self.level + _ROUNDING
 
     @property
+    def hints_at_dependence(self) -> bool:
+        """Whether means follow x in a line, where mutual information shows nothing."""
+        return not self.depends_on_inputs and self.pc_x > self.pc_x_reference
+
+    @property
     def means_are_gaussian(self) -> bool:
         """Whether the latent means are as Gaussian as noise, whatever their width.
 
@@ -192,7 +197,7 @@ class LatentDiagnosis:
             f"z {found}: MI {value}, expected below {reference} for white noise of "
             "this size"
         )
-        if not self.depends_on_inputs and self.pc_x > self.pc_x_reference:
+        if self.hints_at_dependence:
             verdict += (
                 f"; but PC(x) {self.pc_x:.3f} above {self.pc_x_reference:.3f} "
                 "hints at a linear dependence"
@@ -243,6 +248,7 @@ class LatentDiagnosis:
         """All fields, booleans and verdicts, flat."""
         derived = (
             "depends_on_inputs",
+            "hints_at_dependence",
             "means_are_gaussian",
             "width_matches_prior",
             "differs_from_prior",

@@ -25,6 +25,11 @@ def sentences(
     ]
 
 
+_Z_BADGES = {
+    "good": "z is white noise",
+    "open": "z may depend on x",
+    "bad": "z is not white noise",
+}
 # Fewer rows than this cannot show that probabilities are right: chance covers too much.
 FEWEST_TO_TRUST = 100
 
@@ -46,10 +51,7 @@ def badges(
             marks.append(_badge("bad", "another method is better"))
     main = _main_latents(subject, latents)
     if main is not None:
-        if main.is_noise:
-            marks.append(_badge("good", "z is white noise"))
-        else:
-            marks.append(_badge("bad", "z is not white noise"))
+        marks.append(_badge(main.state, _Z_BADGES[main.state]))
     return marks
 
 
@@ -198,10 +200,15 @@ def _what_kind(subject: Subject, split: Split, latents: list[MethodLatents]) -> 
     main = _main_latents(subject, latents)
     if main is None:
         return f"{sentence}."
-    if main.is_noise:
+    if main.state == "good":
         return (
             f"{sentence}; the latent variable behind it looks like white noise, as it "
             "should."
+        )
+    if main.state == "open":
+        return (
+            f"{sentence}; the latent variable behind it looks like white noise but for "
+            "a hint that it follows x (see below)."
         )
     return (
         f"{sentence}; but the latent variable behind it is not the white noise that "

@@ -34,12 +34,12 @@ class MethodLatents:
     charts: list[dict[str, Any]]
 
     @property
-    def is_noise(self) -> bool:
-        """Whether z keeps what the model assumes of it."""
+    def state(self) -> str:
+        """Whether z keeps what the model assumes of it: "good", "open" or "bad"."""
         found = self.diagnosis
-        return not (
-            found.collapsed or found.depends_on_inputs or found.differs_from_prior
-        )
+        if found.collapsed or found.depends_on_inputs or found.differs_from_prior:
+            return "bad"
+        return "open" if found.hints_at_dependence else "good"
 
 
 def latents(subject: Subject, feature: int) -> tuple[list[MethodLatents], str]:
