@@ -103,7 +103,7 @@ def test_fit_tells_what_it_did(trained):
     folder, result = trained
     assert (folder / "m.ncai").is_file()
     for text in (
-        *("2 inputs", "a number, used as it is", "45 rows trained on"),
+        *("2 inputs", "a number, used as it is", "45 trained on"),
         *("5 to choose", "10 kept apart", "step limit", "Latent", "Verdict"),
         *("Linear, constant noise", "Network, constant noise", "Density of y alone"),
     ):

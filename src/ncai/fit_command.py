@@ -8,7 +8,7 @@ from typing import Any
 from ncai import fit_summary, model_tables, table_fit
 from ncai.column_notes import counted
 from ncai.command_arguments import print_json
-from ncai.model_inspection import cut_short
+from ncai.model_inspection import cut_short, rows_sentence
 
 
 @dataclass(frozen=True)
@@ -103,10 +103,9 @@ def _score_and_tell(request: FitRequest, tables, model, console, tell) -> None:
     name = fit_summary.method_name(model.settings_)
     baselines = table_fit.fit_baselines(model, tables)
     scores, log_likelihoods = table_fit.score_methods(model, tables, name, baselines)
-    num_test = 0 if tables.test is None else len(tables.test)
+    counts = fit_summary.row_counts(tables, model)
     model.table_ |= {
-        "num_train": len(tables.train),
-        "num_test": num_test,
+        **counts,
         "scores": scores,
         "diagnosis": None if diagnosis is None else diagnosis.to_dict(),
     }
@@ -117,7 +116,7 @@ def _score_and_tell(request: FitRequest, tables, model, console, tell) -> None:
         console.print(_training(tables, model, diagnosis))
         if scores:
             console.print()
-            console.print(model_tables.score_table(scores, num_test))
+            console.print(model_tables.score_table(scores, counts["num_test"]))
             verdict = fit_summary.verdict_on_scores(log_likelihoods)
             lines = [("Verdict", verdict)]
             if model.scaling_.lattice.step.any():
@@ -138,7 +137,8 @@ _NO_SCORES = (
 
 
 def _training(tables, model, diagnosis):
-    lines = [("Rows", fit_summary.split_sentence(tables, model))]
+    rows = rows_sentence(fit_summary.row_counts(tables, model))
+    lines = [("Rows", f"{rows}; {model.fit_seconds_:.1f} s")]
     return model_tables.label_table(
         [*lines, *fit_summary.verdict_lines(model, diagnosis)]
     )
@@ -154,6 +154,7 @@ def _as_json(request: FitRequest, model, preparer) -> dict[str, Any]:
         "warnings": preparer.warnings_,
         "inputs": [str(name) for name in preparer.get_feature_names_out()],
         "num_train": table["num_train"],
+        "num_valid": table["num_valid"],
         "num_test": table["num_test"],
         "fit_seconds": model.fit_seconds_,
         "target_transform": model.settings_["target_transform"],

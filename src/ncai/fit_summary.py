@@ -30,18 +30,14 @@ def method_name(settings: dict[str, Any]) -> str:
     return f"BNN, {method}" if settings["latent_dim"] == 0 else f"BNN+LV, {method}"
 
 
-def split_sentence(tables: FitTables, model: "BNNLVRegressor") -> str:
-    """Which rows were used for what."""
+def row_counts(tables: FitTables, model: "BNNLVRegressor") -> dict[str, int]:
+    """How many rows were used for what."""
     num_train = len(model.train_index_ if model.train_index_ is not None else [])
     num_valid = len(tables.train) - num_train
     if tables.valid is not None:
         num_valid = len(tables.valid)
-    parts = [f"{num_train} rows trained on"]
-    if num_valid:
-        parts.append(f"{num_valid} to choose among restarts")
-    if tables.test is not None:
-        parts.append(f"{len(tables.test)} kept apart to score the result")
-    return ", ".join(parts) + f"; {model.fit_seconds_:.1f} s"
+    num_test = 0 if tables.test is None else len(tables.test)
+    return {"num_train": num_train, "num_valid": num_valid, "num_test": num_test}
 
 
 def verdict_on_scores(log_likelihoods: dict[str, np.ndarray]) -> str:

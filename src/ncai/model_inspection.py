@@ -53,6 +53,7 @@ def inspect_model(path: str | Path) -> dict[str, Any]:
         "fit_seconds": header.get("fit_seconds"),
         "interrupted": header.get("interrupted"),
         "num_train": table.get("num_train"),
+        "num_valid": table.get("num_valid"),
         "num_test": table.get("num_test"),
         "scores": table.get("scores") or [],
         "diagnosis": table.get("diagnosis"),
@@ -70,7 +71,7 @@ def shown_lines(found: dict[str, Any]) -> list[tuple[str, str]]:
     )
     rows = []
     if found["num_train"]:
-        rows = [("Rows", f"{found['num_train']} to fit, {found['num_test']} to score")]
+        rows = [("Rows", rows_sentence(found))]
     lines = [
         ("File", f"{found['file']} ({found['bytes']:,} bytes)"),
         ("Model", f"{found['estimator']}, {found['num_weights']} weights"),
@@ -92,6 +93,16 @@ def shown_lines(found: dict[str, Any]) -> list[tuple[str, str]]:
     if found["command"]:
         lines.append(("Command", found["command"]))
     return lines
+
+
+def rows_sentence(counts: Mapping[str, Any]) -> str:
+    """How many rows were used for what."""
+    parts = [f"{counts['num_train']} trained on"]
+    if counts.get("num_valid"):  # files of earlier versions have none
+        parts.append(f"{counts['num_valid']} to choose among restarts")
+    if counts["num_test"]:
+        parts.append(f"{counts['num_test']} kept apart to score the result")
+    return ", ".join(parts)
 
 
 def learned_as(settings: Mapping[str, Any], target: str | None = None) -> str:
