@@ -33,6 +33,14 @@ def test_rows_are_kept_replaced_and_outdated(tmp_path):
     assert {p.suffix for p in (tmp_path / "yacht").iterdir()} == {".csv", ".json"}
 
 
+def test_what_a_peer_does_is_its_digest_not_how_it_is_told():
+    digest = methods._digest_of_code
+    code = '"""Trees."""\nGRID = [1, 2]\n'
+    told_otherwise = '"""Many trees."""\n\n# Two.\nGRID = [1,\n    2]\n'
+    assert digest(code) == digest(told_otherwise)
+    assert digest(code) != digest(code.replace("2]", "2, 3]"))
+
+
 def test_a_new_default_is_a_new_digest(monkeypatch):
     from ncai import settings
 

@@ -3,6 +3,7 @@
 A lead of ours is one more entry of `LEADS`.
 """
 
+import ast
 import functools
 import hashlib
 import itertools
@@ -135,7 +136,8 @@ class Worker:
         command: what to start; the path of a task is added.
         task: what the task has besides the files.
         tuned: whether settings are chosen on the first split.
-        digest: changes when the settings of ours do: their results are then stale.
+        digest: changes when the settings of ours do, or the file of a peer: its results
+            are then stale.
     """
 
     command: Sequence[str]
@@ -165,7 +167,8 @@ def worker(method: str, dataset: str) -> Worker:
             f"{method} needs {module}, which is not installed: `make peers` installs "
             "it, or NCAI_PEERS_PYTHON names a Python that has it."
         )
-    return Worker((python, str(PEER_FOLDER / file)), {}, True, "")
+    path = PEER_FOLDER / file
+    return Worker((python, str(path)), {}, True, _digest_of_code(path.read_text()))
 
 
 # Asking an interpreter takes seconds where the module is a large one.
@@ -202,5 +205,15 @@ def _digest(given: dict[str, Any], grid: Sequence[Any]) -> str:
     from ncai.settings import resolve
 
     filled = resolve(BNNLVRegressor(**given).get_params(deep=False))
-    text = json.dumps([filled, grid], sort_keys=True, default=str)
+    return _short_hash(json.dumps([filled, grid], sort_keys=True, default=str))
+
+
+def _digest_of_code(source: str) -> str:
+    """Of what a file does: comments, its docstring and its layout do not count."""
+    tree = ast.parse(source)
+    tree.body = tree.body[1:] if ast.get_docstring(tree) else tree.body
+    return _short_hash(ast.unparse(tree))
+
+
+def _short_hash(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:10]
