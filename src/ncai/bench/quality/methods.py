@@ -152,13 +152,12 @@ def worker(method: str, dataset: str) -> Worker:
     Raises:
         ValueError: no environment has the peer.
     """
+    digest = digest_of(method, dataset)
     if method in OURS:
         command = (sys.executable, "-m", "ncai.bench.quality.our_worker")
-        given = our_settings(method, dataset)
-        grid = our_grid(method, dataset)
+        given, grid = our_settings(method, dataset), our_grid(method, dataset)
         conformal = method in CONFORMAL
         task = {"method": method, "given": given, "grid": grid, "conformal": conformal}
-        digest = _digest(given, (*grid, "conformal") if conformal else grid)
         return Worker(command, task, bool(grid), digest)
     file, module = PEERS[method]
     python = _python_with(module)
@@ -167,8 +166,7 @@ def worker(method: str, dataset: str) -> Worker:
             f"{method} needs {module}, which is not installed: `make peers` installs "
             "it, or NCAI_PEERS_PYTHON names a Python that has it."
         )
-    path = PEER_FOLDER / file
-    return Worker((python, str(path)), {}, True, _digest_of_code(path.read_text()))
+    return Worker((python, str(PEER_FOLDER / file)), {}, True, digest)
 
 
 # Asking an interpreter takes seconds where the module is a large one.
@@ -199,13 +197,21 @@ def our_grid(method: str, dataset: str) -> tuple[dict[str, Any], ...]:
     return () if chosen else OUR_GRIDS.get(method, ())
 
 
-def _digest(given: dict[str, Any], grid: Sequence[Any]) -> str:
-    """Of the settings with the preset filled in: a new default is a new method."""
+def digest_of(method: str, dataset: str) -> str:
+    """Results with another one are stale.
+
+    Of ours it is that of all settings with the preset filled in, so that a new default
+    is a new method; of a peer that of its file.
+    """
+    if method in PEERS:
+        return _digest_of_code((PEER_FOLDER / PEERS[method][0]).read_text())
     from ncai.estimators import BNNLVRegressor
     from ncai.settings import resolve
 
-    filled = resolve(BNNLVRegressor(**given).get_params(deep=False))
-    return _short_hash(json.dumps([filled, grid], sort_keys=True, default=str))
+    filled = resolve(BNNLVRegressor(**our_settings(method, dataset)).get_params(False))
+    grid = our_grid(method, dataset)
+    chosen_from = (*grid, "conformal") if method in CONFORMAL else grid
+    return _short_hash(json.dumps([filled, chosen_from], sort_keys=True, default=str))
 
 
 def _digest_of_code(source: str) -> str:

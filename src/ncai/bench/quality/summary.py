@@ -53,6 +53,10 @@ class Results:
     def __init__(self, rows: pd.DataFrame, splits: int):
         self.rows = rows
         self.splits = splits
+        self._cells = {
+            (str(dataset), str(method)): cell.set_index("split")
+            for (dataset, method), cell in rows.groupby(["dataset", "method"])
+        }
 
     @classmethod
     def load(
@@ -80,14 +84,12 @@ class Results:
 
     def has(self, method: str, sets: Sequence[str]) -> bool:
         """Whether a method has results on any of these sets."""
-        rows = self.rows
-        return bool(((rows["method"] == method) & rows["dataset"].isin(sets)).any())
+        return any((dataset, method) in self._cells for dataset in sets)
 
     def values(self, dataset: str, method: str, metric: str) -> pd.Series:
         """By split."""
-        rows = self.rows
-        picked = rows.loc[(rows["dataset"] == dataset) & (rows["method"] == method)]
-        return pd.Series(picked[metric].to_numpy(float), picked["split"].to_numpy())
+        cell = self._cells.get((dataset, method))
+        return pd.Series(dtype=float) if cell is None else cell[metric].astype(float)
 
     def entry(self, dataset: str, method: str, metric: str) -> Entry | None:
         """None where there is no row."""
