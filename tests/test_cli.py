@@ -232,6 +232,8 @@ def test_fit_refuses_a_bad_table(name, tmp_path):
         (["--hidden", "0"], ["--hidden '0'", "at least 1"]),
         (["--time-limit", "soon"], ["--time-limit", "5m"]),
         (["--valid", "1.5"], ["--valid 1.5 must"]),
+        (["--valid", "0.99"], ["--valid 0.99 holds out", "5 at least"]),
+        (["--valid", "0.001"], ["--valid 0.001 holds out 0 of", "5 at least"]),
         (["--latent-dim", "-1"], ["--latent-dim -1 must"]),
         (["--restarts", "0"], ["--restarts 0 must"]),
         (["--max-steps", "0"], ["--max-steps 0 must"]),

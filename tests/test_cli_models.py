@@ -9,6 +9,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from scipy import stats
 
 from command_line import QUICK, refused, run
 from ncai import BNNLVRegressor, compare, fit_command, table_fit, table_io
@@ -117,6 +118,7 @@ def test_other_files_are_read_as_the_training_rows_were(tmp_path):
     assert tables.valid.inputs["price"].tolist() == [2500.0] * 4
     assert tables.test.inputs["code=01"].tolist() == [1.0, 0.0, 1.0, 0.0]
     assert not any("code" in sentence for sentence in tables.surprises)
+    assert not any("rows to learn from" in sentence for sentence in tables.surprises)
     (first, *_) = [s for s in load("new.tsv").surprises if "'code'" in s]
     assert "new.tsv: column 'code' has levels not seen in training in 4 rows" in first
 
@@ -209,6 +211,42 @@ def test_values_far_from_the_training_rows_are_told(folder, houses, tmp_path):
     assert "in 20 rows: predictions there are guesses." in result.stderr
     near = run("predict", folder / "h.ncai", folder / "houses.csv")
     assert "far outside" not in near.stderr
+
+
+def test_few_rows_are_taken_with_a_warning(houses, tmp_path):
+    houses.iloc[:6].to_csv(tmp_path / "few.csv", index=False)
+    asked = (tmp_path / "few.csv", "price", None, None)
+    tables = table_fit.load_tables(*asked, valid=None, test=0.1, seed=0)
+    (told,) = tables.surprises
+    assert told.endswith(
+        "few.csv: 6 rows to learn from say little beyond how y scatters; "
+        "expect no more of the model."
+    )
+
+
+@pytest.mark.parametrize(("spread", "warned"), [(1.0, False), (3.0, True)])
+def test_a_std_made_by_rare_draws_is_told(folder, monkeypatch, spread, warned):
+    """Of a log-normal: its std is 1.2 and 23 times what its interval tells of."""
+
+    class LogNormal:
+        def starting_at(self, row):
+            return self
+
+        def mean(self):
+            return np.full(20, np.exp(spread**2 / 2))
+
+        def std(self):
+            return stats.lognorm.std(spread) * np.ones(20)
+
+        def quantile(self, levels):
+            return np.tile(stats.lognorm.ppf(levels, spread), (20, 1))
+
+    monkeypatch.setattr(BNNLVRegressor, "predict_dist", lambda *_: LogNormal())
+    result = run("predict", folder / "h.ncai", folder / "new.csv")
+    assert result.exit_code == 0, result.stderr
+    assert ("in 20 of 20 rows a few rare draws" in result.stderr) == warned
+    low = run("predict", folder / "h.ncai", folder / "new.csv", "--level", "0.5")
+    assert "rare draws" not in low.stderr  # half of the mass says nothing of tails
 
 
 def test_predict_reads_standard_input(folder):

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
+from ncai.ctrl_c import noting_ctrl_c
 from ncai.inference.base import Training, mean_field_at, random_point
 from ncai.inference.hmc import HMC
 from ncai.inference.map import MAP
@@ -358,6 +359,20 @@ def test_a_ctrl_c_whose_exception_is_dropped_ends_a_stage_all_the_same():
     driver.run(Stage("elbo", ELBO, max_steps=2000), MODEL, DATA, start())
     assert driver.interrupted
     assert driver.stop_reasons == ["elbo: interrupted after 250 steps"]
+    assert signal.getsignal(signal.SIGINT) is before
+
+
+def test_a_ctrl_c_dropped_before_training_ends_it_before_it_begins():
+    stage = Stage("elbo", ELBO, max_steps=250)
+    before = signal.getsignal(signal.SIGINT)
+    with noting_ctrl_c():
+        with contextlib.suppress(KeyboardInterrupt):  # as amid an import
+            signal.raise_signal(signal.SIGINT)
+        driver = Driver()
+        with pytest.raises(KeyboardInterrupt):
+            driver.run(stage, MODEL, DATA, start())
+        assert driver.steps == 0
+        Driver().run(stage, MODEL, DATA, start())  # one press ends one training
     assert signal.getsignal(signal.SIGINT) is before
 
 

@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 import pandas as pd
 import pytest
+from markupsafe import Markup
 
 from ncai import TablePreparer
 from ncai.baselines import ConstantNoiseLinear, MarginalDensity
@@ -19,8 +20,9 @@ from ncai.report.axes import Axis
 from ncai.report.inputs import Subject
 from ncai.report.latents import MethodLatents, latents
 from ncai.report.quality import quality
+from ncai.report.ridges import ridgelines
 from ncai.report.rows import row_titles
-from ncai.report.split import _scatter
+from ncai.report.split import Split, _scatter
 from ncai.report.training import _chart, _strengths
 from ncai.report.words import percent
 from ncai.report.write import content, render
@@ -51,6 +53,28 @@ def test_one_row_reads_the_same_wherever_it_is_shown():
     hint = row_titles(Subject(ReportInputs(model, X, y)))[place]
     assert hint.startswith(f"{listed['name']}: ")
     assert hint.endswith(f" = {listed['y']}")
+
+
+def test_variances_of_rare_draws_are_called_rough():
+    model, X, y = one_input()
+    subject = Subject(ReportInputs(model, X, y))
+    parts = {"aleatoric_share": 0.9, "noise_ratio": 3.0}
+    usual = Split(None, Markup(), [], **parts, rare_share=0.05)
+    rough = Split(None, Markup(), [], **parts, rare_share=0.4)
+    assert "3 times as wide" in answer._what_kind(subject, usual, [])
+    told = answer._what_kind(subject, rough, [])
+    assert "in 40\u202f% of the rows most of the variance is that of a few" in told
+    assert "times as wide" not in told
+
+
+def test_densities_of_chosen_rows_are_of_new_rows_where_there_are_any():
+    model, X, y = one_input()
+    known = ReportInputs(model, X, y)
+    test = {"test_inputs": X.iloc[:9] + 0.05, "test_target": y[:9]}
+    new = ReportInputs(model, X, y, **test)
+    assert "which the model has learned from" in render(known)
+    assert "Rows that the model had not seen, from low" in render(new)
+    assert ridgelines(Subject(known)) != ridgelines(Subject(new))
 
 
 def test_few_or_known_rows_do_not_prove_that_probabilities_are_right():
@@ -93,7 +117,7 @@ def test_what_is_not_told_apart_is_neither_good_nor_bad():
 def test_a_hint_that_z_follows_x_is_neither_good_nor_bad():
     model, X, y = one_input()
     subject = Subject(ReportInputs(model, X, y))
-    split = SimpleNamespace(aleatoric_share=0.9, noise_ratio=1.0)
+    split = Split(None, Markup(), [], aleatoric_share=0.9, noise_ratio=1.0)
 
     def said(pc_x):
         rng = np.random.default_rng(0)

@@ -16,6 +16,7 @@ import typer
 from ncai import __version__
 from ncai.bench_commands import add_bench
 from ncai.command_arguments import EXIT_INTERRUPTED, Force
+from ncai.ctrl_c import noting_ctrl_c
 from ncai.dataset_commands import add_datasets
 from ncai.model_commands import add_models
 from ncai.study_commands import add_study
@@ -63,7 +64,7 @@ def _guard(function: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(function)
     def guarded(*args, **kwargs):
         try:
-            with warnings.catch_warnings():
+            with warnings.catch_warnings(), noting_ctrl_c():
                 _show_plain_warnings()
                 function(*args, **kwargs)
             sys.stdout.flush()

@@ -131,8 +131,8 @@ def _score_and_tell(request: FitRequest, tables, model, console, tell) -> None:
 
 
 _NO_SCORES = (
-    "none, since no rows were kept apart: give --test a share of at least "
-    f"{table_fit.FEWEST_TO_SPLIT} rows, or a file"
+    "none, since no rows were kept apart: --test takes a share of the rows of a table "
+    f"that has {table_fit.FEWEST_TO_SPLIT} of them at least, or a file"
 )
 
 

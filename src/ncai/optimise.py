@@ -166,6 +166,7 @@ class Driver:
         groups = None
         try:
             with noticing_ctrl_c() as raise_if_pressed:
+                raise_if_pressed()
                 groups = RestartGroups(stage, model, data, state)  # which may compile
                 while step < stage.max_steps:
                     num_steps = min(CHUNK_STEPS, stage.max_steps - step)

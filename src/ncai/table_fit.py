@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from ncai.estimators import BNNLVRegressor
 
 FEWEST_ROWS = 3
+FEWEST_TO_LEARN_MUCH = 20  # fewer are taken, with a warning
 # Fewer held-out rows would say little; tables that cannot spare them hold out none.
 FEWEST_TEST_ROWS = 10
 FEWEST_TO_SPLIT = 50
@@ -74,9 +75,10 @@ def load_tables(
     preparer = _fit_preparer(train_inputs, path)
     surprises: list[str] = []
 
-    def prepared(rows: pd.DataFrame, source: str | Path) -> TableRows:
+    def prepared(rows: pd.DataFrame, source: str | Path, part: str = "") -> TableRows:
         inputs, found = prepare_inputs(preparer, rows, source)
-        surprises.extend(f"{table_name(source)}: {s}" for s in tell_surprises(found))
+        name = f"{table_name(source)}{part}"
+        surprises.extend(f"{name}: {s}" for s in tell_surprises(found))
         return TableRows(rows, inputs, numbers(rows.loc[:, target], source))
 
     def other_file(source: Path) -> TableRows:
@@ -93,8 +95,15 @@ def load_tables(
     if isinstance(test, Path):
         test_rows = other_file(test)
     elif len(held):
-        test_rows = prepared(frame.iloc[held], path)
+        test_rows = prepared(frame.iloc[held], path, ", rows kept apart to score")
     valid_rows = other_file(valid) if isinstance(valid, Path) else None
+    if isinstance(valid, float):
+        _require_valid_rows(len(train), valid)
+    if len(train) < FEWEST_TO_LEARN_MUCH:
+        surprises.append(
+            f"{table_name(path)}: {len(train)} rows to learn from say little beyond "
+            "how y scatters; expect no more of the model."
+        )
     told = tuple(surprises)
     return FitTables(preparer, target, train, valid_rows, test_rows, told)
 
@@ -105,6 +114,19 @@ def require_rows(frame: pd.DataFrame, path: str | Path) -> None:
         count = f"{len(frame)} row{'s' if len(frame) > 1 else ''}"
         raise TableError(
             f"{table_name(path)} has {count}; at least {FEWEST_ROWS} are needed."
+        )
+
+
+def _require_valid_rows(num_rows: int, share: float) -> None:
+    """Refuse a share that cannot be held out: the estimator would hold out none."""
+    from ncai.fitting import FEWEST_HELD_OUT
+
+    held = round(share * num_rows)
+    if share and min(held, num_rows - held) < FEWEST_HELD_OUT:
+        raise ValueError(
+            f"--valid {share:g} holds out {held} of {num_rows} rows and leaves "
+            f"{num_rows - held} to train on; both must be {FEWEST_HELD_OUT} at least "
+            "(0 holds out none)."
         )
 
 
@@ -235,7 +257,7 @@ def score_methods(
 def diagnose_if_possible(model: "BNNLVRegressor"):
     """The verdict on z, where there is one and rows enough to judge it by."""
     latents = model.latent_posterior_
-    if latents is None or len(latents.mean) < FEWEST_ROWS:
+    if latents is None or len(latents.mean) < FEWEST_TEST_ROWS:
         return None
     return model.diagnose()
 

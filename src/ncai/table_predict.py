@@ -16,6 +16,7 @@ import pandas as pd
 from ncai import table_io
 from ncai.column_notes import Surprise, tell_surprises
 from ncai.model_reading import ModelFileError, read_file
+from ncai.rare_draws import rests_on_rare_draws
 from ncai.table_columns import numbers, require_columns, table_name
 from ncai.table_io import TableError
 from ncai.table_preparer import TablePreparer
@@ -114,6 +115,7 @@ class Pieces:
         self.model, self.columns, self.data = model, columns, data
         self.target = target  # a column that is no input, where inputs have no names
         self.surprises: list[Surprise] = []
+        self.num_rows = self.num_rare = 0  # all, and those whose std rests on few draws
         self.ignored: list[str] = []
 
     def __iter__(self) -> Iterator[tuple[pd.DataFrame, Any]]:
@@ -133,8 +135,15 @@ class Pieces:
             first_row += len(frame)
 
     def remarks(self) -> list[str]:
-        """Sentences on what the model had not seen."""
-        return tell_surprises(self.surprises)
+        """Sentences on what the model had not seen, and on numbers to be wary of."""
+        remarks = tell_surprises(self.surprises)
+        if self.num_rare:
+            remarks.append(
+                f"in {self.num_rare} of {self.num_rows} rows a few rare draws far out "
+                "make up most of std (and of its parts); the interval and quantiles "
+                "say how wide the density is."
+            )
+        return remarks
 
 
 def predict_pieces(
@@ -146,11 +155,21 @@ def predict_pieces(
     if wanted.samples < 0:
         raise ValueError(f"--samples {wanted.samples} must be 0 or more.")
     pieces = Pieces(*load(model_path), data)
-    return pieces, (prediction_columns(found, wanted) for _, found in pieces)
+    return pieces, _prediction_tables(pieces, wanted)
 
 
-def prediction_columns(predictive, wanted: Wanted) -> pd.DataFrame:
-    """Mean, std, interval and what else is asked for, one column each."""
+def _prediction_tables(pieces: Pieces, wanted: Wanted) -> Iterator[pd.DataFrame]:
+    for _, predictive in pieces:
+        columns = prediction_columns(predictive, wanted)
+        std, (lower, upper) = columns["std"], list(columns.values())[2:4]
+        rare = rests_on_rare_draws(std, upper - lower, wanted.level)
+        pieces.num_rows += len(std)
+        pieces.num_rare += int(rare.reshape(len(std), -1).any(axis=1).sum())
+        yield pd.DataFrame(dict(_by_output(columns)))
+
+
+def prediction_columns(predictive, wanted: Wanted) -> dict[str, np.ndarray]:
+    """Mean, std, the ends of the interval, then what else is asked for."""
     level, quantiles = wanted.level, list(wanted.quantiles)
     ends = [(1 - level) / 2, (1 + level) / 2]
     found = np.moveaxis(predictive.quantile([*ends, *quantiles]), -1, 0)
@@ -165,7 +184,7 @@ def prediction_columns(predictive, wanted: Wanted) -> pd.DataFrame:
     if wanted.samples:
         samples = predictive.sample(wanted.samples, wanted.seed)
         columns |= {f"sample_{n}": draw for n, draw in enumerate(samples, start=1)}
-    return pd.DataFrame(dict(_by_output(columns)))
+    return columns
 
 
 def score_table_rows(

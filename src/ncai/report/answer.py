@@ -190,7 +190,12 @@ def _what_kind(subject: Subject, split: Split, latents: list[MethodLatents]) -> 
     )
     if not has_latents(subject.model):
         return f"{sentence}, and this model gives that noise the same width everywhere."
-    if split.noise_ratio > 1.2:
+    if split.is_rough:
+        sentence += (
+            f" (a rough number: in {percent(split.rare_share)} of the rows most of the "
+            "variance is that of a few rare draws far out)"
+        )
+    elif split.noise_ratio > 1.2:
         sentence += (
             f", which is {nice(split.noise_ratio, 2)} times as wide in the noisiest "
             "rows as in the quietest"

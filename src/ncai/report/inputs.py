@@ -225,13 +225,9 @@ class Subject:
         }
 
     def row_name(self, position: int) -> str:
-        """What a training row is called: its number from 1 on, or its own label."""
-        raw, label = self.inputs.raw_train, position + 1
-        if raw is not None:
-            label = raw.index[position]
-            if raw.index.name is None and pd.api.types.is_integer_dtype(raw.index):
-                label += 1
-        return f"row {label}"
+        """What a training row is called."""
+        raw = self.inputs.raw_train
+        return f"row {position + 1}" if raw is None else row_label(raw.index, position)
 
     @property
     def judged_words(self) -> str:
@@ -242,6 +238,14 @@ class Subject:
         if self.judged_are_new:
             return f"{size} that the model had not seen"
         return f"the {size} it was fitted to"
+
+
+def row_label(index: pd.Index, position: int) -> str:
+    """What a row is called: its number from 1 on, or its own label."""
+    label = index[position]
+    if index.name is None and pd.api.types.is_integer_dtype(index):
+        label += 1
+    return f"row {label}"
 
 
 def _methods(inputs: ReportInputs) -> list[Method]:

@@ -6,7 +6,7 @@ from markupsafe import Markup
 from ncai.conditional import row_densities
 from ncai.report.axes import Axis, axis_for
 from ncai.report.feature_axis import value_text
-from ncai.report.inputs import Subject
+from ncai.report.inputs import Subject, row_label
 from ncai.report.svg import Chart, number, shorten
 from ncai.report.words import nice
 
@@ -16,17 +16,27 @@ _POINTS = 192
 
 def ridgelines(subject: Subject) -> Markup:
     """The conditional density at rows from low to high, each with its own target."""
-    by = (
-        subject.train[subject.shown, 0]
-        if subject.one_input
-        else np.asarray(subject.shown_predictive.mean()).reshape(-1)
+    # Rows that the model has learned from would flatter it.
+    rows, all_y, everywhere = (
+        (
+            subject.judged.to_numpy(float),
+            subject.judged_target,
+            subject.judged_predictive[subject.main.key],
+        )
+        if subject.judged_are_new
+        else (
+            subject.train[subject.shown],
+            subject.target[subject.shown],
+            subject.shown_predictive,
+        )
     )
+    by = rows[:, 0] if subject.one_input else np.asarray(everywhere.mean()).reshape(-1)
     # Equal inputs have equal densities: one of them is enough.
     order = np.unique(by, return_index=True)[1]
     picked = order[np.linspace(0, len(order) - 1, min(_RIDGES, len(order))).astype(int)]
-    predictive = subject.shown_predictive[picked]
+    predictive = everywhere[picked]
     ends = np.asarray(predictive.quantile([0.002, 0.998])).reshape(len(picked), 2)
-    y = subject.target[subject.shown[picked]]
+    y = all_y[picked]
     # A far tail must not squeeze what matters into a corner.
     room = 0.3 * np.ptp(subject.target) or np.inf
     low, high = subject.target.min() - room, subject.target.max() + room
@@ -35,7 +45,7 @@ def ridgelines(subject: Subject) -> Markup:
     grid = np.linspace(axis.low, axis.high, _POINTS)
     density = row_densities(predictive, np.tile(grid, (len(picked), 1)))
     heights = density / np.maximum(density.max(axis=1, keepdims=True), 1e-300)
-    labels = [_ridge_label(subject, int(place)) for place in picked]
+    labels = [_ridge_label(subject, rows[place], int(place)) for place in picked]
     chart = Chart(
         axis,
         Axis(
@@ -59,10 +69,11 @@ def ridgelines(subject: Subject) -> Markup:
     return chart.render()
 
 
-def _ridge_label(subject: Subject, place: int) -> str:
-    position = int(subject.shown[place])
+def _ridge_label(subject: Subject, row: np.ndarray, place: int) -> str:
     if subject.one_input:
-        group, value = subject.groups[0], float(subject.train[position, 0])
+        group, value = subject.groups[0], float(row[0])
         text = nice(value, 2) if group.origin is None else value_text(group, value)
         return f"{shorten(group.name, 7)} = {text}"
-    return subject.row_name(position)
+    if subject.judged_are_new:
+        return row_label(subject.judged.index, place)
+    return subject.row_name(int(subject.shown[place]))

@@ -7,6 +7,7 @@ import numpy as np
 from markupsafe import Markup
 
 from ncai.conditional import is_discrete
+from ncai.rare_draws import rests_on_rare_draws
 from ncai.report.axes import Axis, axis_for
 from ncai.report.feature_axis import feature_axis
 from ncai.report.inputs import Subject
@@ -18,6 +19,7 @@ _LISTED = 10
 _GRID = 100
 # Values of z for each weight draw: their average is a variance to within a percent.
 _LATENT_DRAWS = 64
+_MANY = 0.1
 # Of rows in neither list of the most uncertain, in the first, the second, and in both.
 _MARKS = ("data", "dots aleatoric", "dots epistemic", "dots both")
 
@@ -33,6 +35,7 @@ class Split:
         aleatoric_share: of the variance, averaged over rows.
         noise_ratio: aleatoric standard deviation at the 95th percentile of rows over
             that at the 5th.
+        rare_share: of rows whose standard deviation rests on a few rare draws.
     """
 
     over_input: Markup | None
@@ -40,6 +43,12 @@ class Split:
     lists: list[dict[str, Any]]
     aleatoric_share: float
     noise_ratio: float
+    rare_share: float = 0.0
+
+    @property
+    def is_rough(self) -> bool:
+        """Whether variances of many rows say little about the width of densities."""
+        return self.rare_share > _MANY
 
 
 def split(subject: Subject) -> Split:
@@ -48,6 +57,9 @@ def split(subject: Subject) -> Split:
     aleatoric, epistemic = parts
     variances = aleatoric**2, epistemic**2
     low, high = np.quantile(aleatoric, [0.05, 0.95])
+    lower, upper = subject.shown_predictive.interval(0.95)
+    width = np.asarray(upper - lower).reshape(-1)
+    rare = rests_on_rare_draws(np.hypot(aleatoric, epistemic), width)
     return Split(
         over_input=_over_input(subject),
         scatter=_scatter(subject, aleatoric, epistemic),
@@ -57,6 +69,7 @@ def split(subject: Subject) -> Split:
         ],
         aleatoric_share=float(np.mean(variances[0] / sum(variances))),
         noise_ratio=float(high / max(low, 1e-300)),
+        rare_share=float(rare.mean()),
     )
 
 

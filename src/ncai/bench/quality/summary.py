@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -53,10 +54,9 @@ class Results:
     def __init__(self, rows: pd.DataFrame, splits: int):
         self.rows = rows
         self.splits = splits
-        self._cells = {
-            (str(dataset), str(method)): cell.set_index("split")
-            for (dataset, method), cell in rows.groupby(["dataset", "method"])
-        }
+        self._cells: dict[Any, pd.DataFrame] = dict(
+            iter(rows.set_index("split").groupby(["dataset", "method"]))
+        )
 
     @classmethod
     def load(
@@ -89,7 +89,7 @@ class Results:
     def values(self, dataset: str, method: str, metric: str) -> pd.Series:
         """By split."""
         cell = self._cells.get((dataset, method))
-        return pd.Series(dtype=float) if cell is None else cell[metric].astype(float)
+        return pd.Series(cell[metric] if cell is not None else [], dtype=float)
 
     def entry(self, dataset: str, method: str, metric: str) -> Entry | None:
         """None where there is no row."""
