@@ -34,6 +34,7 @@ PEERS: dict[str, tuple[str, str]] = {
 # Leads: the default at a quarter of its steps, with the layer of z ("quarter"), each
 # with one change. They are many, and compared with each other only.
 _GIVEN_LAYER = {"latent_hidden": (20,)}
+_NCAI: dict[str, Any] = {"inference": "ncai", "max_steps": 5000, "latent_hidden": ()}
 QUARTER = {"max_steps": 1000} | _GIVEN_LAYER
 LEADS: dict[str, dict[str, Any]] = {
     "quarter": {},
@@ -66,13 +67,11 @@ LEADS: dict[str, dict[str, Any]] = {
         "hz_weight": 1.0,
         "dependence_weight": 1.0,
     },
-    # The paper's method, with learned noise; and with multipliers that tune themselves.
-    "ncai_learned_noise": {"inference": "ncai", "max_steps": 5000},
-    "ncai_multipliers": {
-        "inference": "ncai",
-        "max_steps": 5000,
-        "multipliers": "learned",
-    },
+    # The paper's method, with learned noise; with the layer of z that it has not by
+    # itself; and with multipliers that tune themselves.
+    "ncai_learned_noise": _NCAI,
+    "ncai_latent_layer": _NCAI | _GIVEN_LAYER,
+    "ncai_multipliers": _NCAI | {"multipliers": "learned"},
 }
 # Some in fits of full length, beside "whole": what is best may differ there.
 WHOLE = {"max_steps": 4000} | _GIVEN_LAYER
