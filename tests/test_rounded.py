@@ -1,5 +1,7 @@
 """Predictions of a y that lies on a lattice, as whole numbers do."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -10,6 +12,7 @@ from ncai.lattice import Lattice
 from ncai.metrics import pit_uniformity
 from ncai.model_inspection import learned_as
 from ncai.networks import MLP, FlatNetwork
+from ncai.rare_draws import rests_on_rare_draws
 from ncai.rounded import RoundedPredictive, RoundedTransformed, predictive_of
 from ncai.target_transforms import TargetTransform
 from ncai.types import Rows, WeightDraws
@@ -347,3 +350,12 @@ def test_far_out_the_mass_of_a_value_is_that_of_z_however_narrow_the_noise():
     y = np.array([0.0, 3.4, -4.0, 4.8])
     exact = stats.norm.cdf(-np.abs(y) + 0.05) - stats.norm.cdf(-np.abs(y) - 0.05)
     np.testing.assert_allclose(predictive.log_prob(y), np.log(exact / 0.1), atol=0.06)
+
+
+def test_an_interval_of_one_value_does_not_make_its_std_one_of_rare_draws():
+    rounded = SimpleNamespace(lattice=Lattice(np.zeros(1), np.ones(1)))
+    std, width = np.array([0.4, 0.6, 3.0]), np.array([0.0, 1.0, 1.0])
+    found = rests_on_rare_draws(rounded, std, width)
+    np.testing.assert_array_equal(found, [False, False, True])
+    found = rests_on_rare_draws(SimpleNamespace(), std, width)
+    np.testing.assert_array_equal(found, [True, True, True])

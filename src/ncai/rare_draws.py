@@ -1,5 +1,7 @@
 """Standard deviations that say little about how wide a density is."""
 
+from typing import Any
+
 import numpy as np
 from scipy.special import ndtri
 
@@ -10,7 +12,7 @@ MOST_TIMES = 2.0
 
 
 def rests_on_rare_draws(
-    std: np.ndarray, width: np.ndarray, level: float = 0.95
+    predictive: Any, std: np.ndarray, width: np.ndarray, level: float = 0.95
 ) -> np.ndarray:
     """Whether std is far more than a central interval of this width tells of.
 
@@ -19,11 +21,15 @@ def rests_on_rare_draws(
     interval notices it.
 
     Args:
+        predictive: what both are of.
         std: standard deviations.
         width: of intervals with this probability.
         level: the probability; below 0.8 nothing is told.
     """
     if level < LEAST_LEVEL:
         return np.zeros(np.shape(std), bool)
-    of_a_normal = np.asarray(width) / (2 * ndtri((1 + level) / 2))
-    return np.asarray(std) > MOST_TIMES * of_a_normal
+    lattice = getattr(predictive, "lattice", None)
+    if lattice is not None:  # a value stands for all that was rounded to it
+        width = width + lattice.step
+    of_a_normal = width / (2 * ndtri((1 + level) / 2))
+    return std > MOST_TIMES * of_a_normal

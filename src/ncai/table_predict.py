@@ -162,7 +162,7 @@ def _prediction_tables(pieces: Pieces, wanted: Wanted) -> Iterator[pd.DataFrame]
     for _, predictive in pieces:
         columns = prediction_columns(predictive, wanted)
         std, (lower, upper) = columns["std"], list(columns.values())[2:4]
-        rare = rests_on_rare_draws(std, upper - lower, wanted.level)
+        rare = rests_on_rare_draws(predictive, std, upper - lower, wanted.level)
         pieces.num_rows += len(std)
         pieces.num_rare += int(rare.reshape(len(std), -1).any(axis=1).sum())
         yield pd.DataFrame(dict(_by_output(columns)))

@@ -59,7 +59,8 @@ def split(subject: Subject) -> Split:
     low, high = np.quantile(aleatoric, [0.05, 0.95])
     lower, upper = subject.shown_predictive.interval(0.95)
     width = np.asarray(upper - lower).reshape(-1)
-    rare = rests_on_rare_draws(np.hypot(aleatoric, epistemic), width)
+    total = np.hypot(aleatoric, epistemic)
+    rare = rests_on_rare_draws(subject.shown_predictive, total, width)
     return Split(
         over_input=_over_input(subject),
         scatter=_scatter(subject, aleatoric, epistemic),
