@@ -226,7 +226,7 @@ def test_few_rows_are_taken_with_a_warning(houses, tmp_path):
 
 @pytest.mark.parametrize(("spread", "warned"), [(1.0, False), (3.0, True)])
 def test_a_std_made_by_rare_draws_is_told(folder, monkeypatch, spread, warned):
-    """Of a log-normal: its std is 1.2 and 23 times what its interval tells of."""
+    """Of a log-normal: its std is 1.2 and 89 times what its interval tells of."""
 
     class LogNormal:
         def starting_at(self, row):

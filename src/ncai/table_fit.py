@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 FEWEST_ROWS = 3
 FEWEST_TO_LEARN_MUCH = 20  # fewer are taken, with a warning
+FEWEST_TO_DIAGNOSE = 10  # statistics of fewer z tell nothing
 # Fewer held-out rows would say little; tables that cannot spare them hold out none.
 FEWEST_TEST_ROWS = 10
 FEWEST_TO_SPLIT = 50
@@ -257,7 +258,7 @@ def score_methods(
 def diagnose_if_possible(model: "BNNLVRegressor"):
     """The verdict on z, where there is one and rows enough to judge it by."""
     latents = model.latent_posterior_
-    if latents is None or len(latents.mean) < FEWEST_TEST_ROWS:
+    if latents is None or len(latents.mean) < FEWEST_TO_DIAGNOSE:
         return None
     return model.diagnose()
 
