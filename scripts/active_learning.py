@@ -24,8 +24,8 @@ from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 from ncai import BNNLVRegressor, acquisition
-from ncai.atomic import replacing
 from ncai.datasets import make_dataset
+from ncai.runtime.atomic_write import replacing
 
 STRATEGIES = {"random": "#4d4d4d", "total": "#0072b2", "epistemic": "#d55e00"}
 FIRST, BATCH, POOL, TEST = 20, 10, 400, 400

@@ -22,7 +22,7 @@ from scipy.optimize import minimize
 import ncai
 from ncai.datasets.oracles import NetworkOracle, Truth
 from ncai.datasets.synthetic import LATENT_PROCESSES, WEIGHTS_FILE, LatentProcess
-from ncai.networks import MLP, FlatNetwork
+from ncai.model.networks import MLP, FlatNetwork
 
 SEED = 0
 POOL = 2**17

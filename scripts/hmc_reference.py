@@ -22,7 +22,6 @@ import jax.numpy as jnp
 import numpy as np
 from blackjax.adaptation.staged_adaptation import build_schedule
 
-from ncai.atomic import replacing
 from ncai.datasets import make_dataset
 from ncai.inference.hmc import (
     CHUNK_DRAWS,
@@ -41,10 +40,11 @@ from ncai.inference.nuts import (
     warm_start,
     warmup_chunk,
 )
-from ncai.model import Model, Variance, initial_priors
-from ncai.networks import MLP, FlatNetwork
-from ncai.optimise import Driver
-from ncai.quadrature import latent_rule
+from ncai.model.bnn_lv import Model, Variance, initial_priors
+from ncai.model.networks import MLP, FlatNetwork
+from ncai.model.quadrature import latent_rule
+from ncai.runtime.atomic_write import replacing
+from ncai.training.driver import Driver
 from ncai.types import Data, Unknowns
 
 TUNING_DOUBLINGS = 6

@@ -34,13 +34,20 @@ from scipy.stats import spearmanr
 
 from ncai.inference.hmc import check_points, judge_mixing, predictive_summary
 from ncai.inference.nuts import DrawInfo, Target
-from ncai.study.benchmark_scores import predictive_at
-from ncai.study.decomposition import DATASET, DRAW, GRID_POINTS, HIGH, LOW, MEASURES
-from ncai.study.decomposition_tables import load
-from ncai.study.ground_truth import known_problem
-from ncai.study.reference import posterior_from_file
-from ncai.study.scales import SCALES
-from ncai.study.store import Store
+from ncai.study.engine.scales import SCALES
+from ncai.study.engine.store import Store
+from ncai.study.experiments.benchmark_scores import predictive_at
+from ncai.study.experiments.decomposition import (
+    DATASET,
+    DRAW,
+    GRID_POINTS,
+    HIGH,
+    LOW,
+    MEASURES,
+)
+from ncai.study.experiments.ground_truth import known_problem
+from ncai.study.experiments.reference import posterior_from_file
+from ncai.study.output.tables.decomposition import load
 from ncai.types import Unknowns
 
 STEPS_A_DRAW = 100

@@ -20,10 +20,10 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from benchmarks.quality.problems import SPLITS, SYNTHETIC, chosen
 from ncai import BNNLVRegressor
-from ncai.atomic import replacing
-from ncai.bench.quality.problems import SPLITS, SYNTHETIC, chosen
 from ncai.datasets import make_dataset
+from ncai.runtime.atomic_write import replacing
 
 FRESH_ROWS, FRESH_SEED = 5000, 10_000  # no seed of the benchmark
 REPEATS = 200  # draws of the truth at each x, to tell how far out its y is

@@ -2,7 +2,7 @@
 
 from typer.testing import CliRunner
 
-from ncai import cli
+from ncai.cli import app as cli
 
 # Settings that compile one stage of training; the demo runs all those of ncai.
 QUICK = ("--max-steps", 100, "--restarts", 2, "--inference", "mfvi")

@@ -10,22 +10,22 @@ from importlib import import_module
 __version__ = "0.1.0"
 
 _HOMES = {
-    "BNNLVRegressor": "estimators",
-    "BNNRegressor": "bnn_regressor",
-    "PredictiveDistribution": "predictive",
-    "Decomposition": "decomposition",
-    "LatentDiagnosis": "diagnosis",
-    "LatentPosterior": "latent_inference",
-    "MLP": "networks",
-    "Network": "networks",
-    "TablePreparer": "table_preparer",
-    "acquisition": "active",
+    "BNNLVRegressor": "estimators.bnn_lv",
+    "BNNRegressor": "estimators.bnn",
+    "PredictiveDistribution": "predictive.distribution",
+    "Decomposition": "predictive.decomposition",
+    "LatentDiagnosis": "diagnostics.latents",
+    "LatentPosterior": "inference.latents",
+    "MLP": "model.networks",
+    "Network": "model.networks",
+    "TablePreparer": "preprocessing.table_preparer",
+    "acquisition": "estimators.acquisition",
     "make_dataset": "datasets",
     "load_dataset": "datasets",
-    "ConformalRegressor": "conformal",
+    "ConformalRegressor": "estimators.conformal",
     "DatasetError": "datasets",
-    "ModelFileError": "files",
-    "FitFailedError": "optimise",
+    "ModelFileError": "estimators.model_file",
+    "FitFailedError": "training.driver",
 }
 
 __all__ = [*_HOMES, "__version__"]  # pyright: ignore[reportUnsupportedDunderAll]

@@ -1,6 +1,6 @@
 """`python -m ncai`: the command line."""
 
-from ncai.cli import main
+from ncai.cli.app import main
 
 if __name__ == "__main__":
     main()

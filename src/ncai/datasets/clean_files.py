@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pandas as pd
 
-from ncai.compilation import user_cache_folder
 from ncai.datasets.registry import DatasetError, RealSet
+from ncai.runtime.jax_setup import user_cache_folder
 
 DATA_VARIABLE = "NCAI_DATA_DIR"
 

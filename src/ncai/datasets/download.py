@@ -14,7 +14,6 @@ from pathlib import Path
 import pandas as pd
 
 from ncai import __version__
-from ncai.atomic import replacing
 from ncai.datasets import registry
 from ncai.datasets.clean_files import (
     WrongContentError,
@@ -29,6 +28,7 @@ from ncai.datasets.source_forms import (
     read_arff,
     read_uci_archive,
 )
+from ncai.runtime.atomic_write import replacing
 
 TIMEOUT = 30.0  # seconds
 

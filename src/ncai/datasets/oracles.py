@@ -17,7 +17,7 @@ from jaxtyping import Float
 from numpy import ndarray as Array
 from scipy.special import log_ndtr, ndtr
 
-from ncai.networks import MLP, FlatNetwork
+from ncai.model.networks import MLP, FlatNetwork
 
 LEAKY_SLOPE = 0.01
 """Slope below zero of the hidden activation, as in `networks.ACTIVATIONS`."""

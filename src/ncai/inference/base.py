@@ -9,14 +9,14 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
-from ncai.compilation import RUN_ONCE
-from ncai.model import Model, PriorState, initial_priors_of
+from ncai.inference.posterior import Fit, GaussianPosterior
+from ncai.model.bnn_lv import Model, PriorState, initial_priors_of
+from ncai.model.mean_field import MeanField, raw_scale_of, scale_of, scale_of_rows
 from ncai.objectives.elbo import DeterministicError
-from ncai.optimise import Driver, Stage
-from ncai.posterior import Fit, GaussianPosterior
-from ncai.training_step import TrainState, initial_state
+from ncai.runtime.jax_setup import RUN_ONCE
+from ncai.training.driver import Driver, Stage
+from ncai.training.step import TrainState, initial_state
 from ncai.types import Data, Unknowns
-from ncai.variational import MeanField, raw_scale_of, scale_of, scale_of_rows
 
 
 @dataclass(frozen=True)

@@ -17,7 +17,6 @@ import numpy as np
 from blackjax.adaptation.staged_adaptation import build_schedule
 from jaxtyping import PRNGKeyArray
 
-from ncai.ctrl_c import noticing_ctrl_c
 from ncai.inference.base import Inference, Training, stack_starts
 from ncai.inference.mean_field import MeanFieldVI
 from ncai.inference.nuts import (
@@ -28,11 +27,17 @@ from ncai.inference.nuts import (
     warm_start,
     warmup_chunk,
 )
-from ncai.latent_nodes import latent_nodes
-from ncai.model import Model, PriorState
-from ncai.optimise import Driver, Progress
-from ncai.posterior import Fit, GaussianPosterior, SamplePosterior, SamplerReport
-from ncai.quadrature import latent_rule
+from ncai.inference.posterior import (
+    Fit,
+    GaussianPosterior,
+    SamplePosterior,
+    SamplerReport,
+)
+from ncai.model.bnn_lv import Model, PriorState
+from ncai.model.latent_nodes import latent_nodes
+from ncai.model.quadrature import latent_rule
+from ncai.runtime.interrupt import noticing_ctrl_c
+from ncai.training.driver import Driver, Progress
 from ncai.types import Data, Unknowns
 
 CHUNK_DRAWS = 25

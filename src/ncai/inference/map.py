@@ -14,11 +14,11 @@ from ncai.inference.base import (
     random_points,
     stack_starts,
 )
-from ncai.model import Model, initial_priors_of
+from ncai.inference.posterior import Fit, GaussianPosterior
+from ncai.model.bnn_lv import Model, initial_priors_of
 from ncai.objectives.elbo import NegativeLogJoint
-from ncai.optimise import Driver
-from ncai.posterior import Fit, GaussianPosterior
-from ncai.training_step import initial_state
+from ncai.training.driver import Driver
+from ncai.training.step import initial_state
 from ncai.types import Data, Unknowns
 
 

@@ -14,14 +14,14 @@ from ncai.inference.base import (
     starting_points,
     starting_state,
 )
-from ncai.model import Model, PriorState, Variance
-from ncai.objectives.marginal import NegativeMarginalElbo
-from ncai.optimise import LARGEST_GROUP, Driver
-from ncai.posterior import Fit
-from ncai.quadrature import latent_rule
-from ncai.training_step import TrainState, initial_state
+from ncai.inference.posterior import Fit
+from ncai.model.bnn_lv import Model, PriorState, Variance
+from ncai.model.mean_field import MeanField
+from ncai.model.quadrature import latent_rule
+from ncai.objectives.marginal_elbo import NegativeMarginalElbo
+from ncai.training.driver import LARGEST_GROUP, Driver
+from ncai.training.step import TrainState, initial_state
 from ncai.types import Data, Unknowns
-from ncai.variational import MeanField
 
 BATCH_ROWS = 256  # what a step looks at: its cost then stays as rows grow
 START_OF_FACTOR = 0.2  # what all directions add at first, in units of the scales

@@ -18,15 +18,15 @@ from ncai.inference.base import (
     starting_state,
 )
 from ncai.inference.map import map_points
-from ncai.model import Model, PriorState
+from ncai.inference.posterior import Fit
+from ncai.model.bnn_lv import Model, PriorState
+from ncai.model.mean_field import MeanField
 from ncai.objectives.constraints import Constraints
 from ncai.objectives.elbo import NegativeElbo
 from ncai.objectives.penalties import Penalties
-from ncai.optimise import Driver, Stage
-from ncai.posterior import Fit
-from ncai.training_step import TrainState, initial_state
+from ncai.training.driver import Driver, Stage
+from ncai.training.step import TrainState, initial_state
 from ncai.types import Data, Unknowns
-from ncai.variational import MeanField
 
 STARTS = ("random", "ncai", "map")
 # Prefixes of the parameters: what is learned and what is held.

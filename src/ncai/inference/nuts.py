@@ -9,7 +9,7 @@ from blackjax.adaptation.mass_matrix import mass_matrix_adaptation
 from blackjax.adaptation.step_size import dual_averaging_adaptation
 from jaxtyping import Array, Float
 
-from ncai.model import (
+from ncai.model.bnn_lv import (
     Model,
     PriorState,
     gaussian_log_prior,
@@ -17,7 +17,7 @@ from ncai.model import (
     log_joint_terms,
     point_noise,
 )
-from ncai.quadrature import LatentRule, marginal_log_likelihood
+from ncai.model.quadrature import LatentRule, marginal_log_likelihood
 from ncai.types import Data, Unknowns
 
 

@@ -1,7 +1,7 @@
 """What the methods minimise: each objective returns (value, report).
 
 An objective is a small pytree: its numbers are traced, its structure is static, and
-the compiled loop in `ncai.training_step` calls it for one restart. It has two steps:
+the compiled loop in `ncai.training.step` calls it for one restart. It has two steps:
 `prepare` does the cheap elementwise work on the parameters (scales, reparameterised
 draws), `value` the work on the data. The loop keeps what was prepared in a buffer;
 as one function, XLA would fold the random numbers and the softplus into every hidden
@@ -17,7 +17,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float
 
-from ncai.model import (
+from ncai.model.bnn_lv import (
     Model,
     PriorState,
     log_hyperprior,
@@ -26,10 +26,7 @@ from ncai.model import (
     squared_errors,
     update_priors,
 )
-from ncai.objectives.constraints import Constraints
-from ncai.objectives.penalties import Penalties
-from ncai.types import Data, Unknowns
-from ncai.variational import (
+from ncai.model.mean_field import (
     Draw,
     MeanField,
     gaussian_kl,
@@ -39,6 +36,9 @@ from ncai.variational import (
     reparameterise,
     second_moments,
 )
+from ncai.objectives.constraints import Constraints
+from ncai.objectives.penalties import Penalties
+from ncai.types import Data, Unknowns
 
 
 class Report(NamedTuple):

@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Array, Float
 from scipy.stats import norm, qmc
 
-from ncai.objectives.characteristic import ecf_on_half_plane, ecf_on_line
+from ncai.stats.characteristic_function import ecf_on_half_plane, ecf_on_line
 
 TINY = 1e-12
 RELATIVE_RIDGE = 1e-5  # ten times what float32 loses in a covariance of many rows

@@ -6,7 +6,7 @@ from matplotlib.ticker import PercentFormatter
 from numpy.typing import ArrayLike
 from scipy import stats
 
-from ncai.calibration import (
+from ncai.diagnostics.calibration import (
     binomial_band,
     checked_pit,
     coverage_curve,

@@ -4,8 +4,12 @@ import numpy as np
 from matplotlib.axes import Axes
 from numpy.typing import ArrayLike
 
-from ncai.conditional import as_inputs, feature_names, find_feature, rows_along
-from ncai.decomposition import Decomposition
+from ncai.diagnostics.conditional import (
+    as_inputs,
+    feature_names,
+    find_feature,
+    rows_along,
+)
 from ncai.plot.style import (
     ALEATORIC,
     COLOURS,
@@ -15,6 +19,7 @@ from ncai.plot.style import (
     plain,
     with_unit,
 )
+from ncai.predictive.decomposition import Decomposition
 
 
 def decomposition(

@@ -5,7 +5,7 @@ from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap, PowerNorm
 from numpy.typing import ArrayLike
 
-from ncai.conditional import (
+from ncai.diagnostics.conditional import (
     QUANTILES,
     conditional_density,
     darkest_density,

@@ -4,7 +4,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from numpy.typing import ArrayLike
 
-from ncai.conditional import feature_names
+from ncai.diagnostics.conditional import feature_names
 from ncai.plot.style import COLOURS, axes, limits, one_column, plain
 
 

@@ -2,14 +2,14 @@
 
 from matplotlib.axes import Axes
 
-from ncai.plot.style import COLOURS, axes, plain
-from ncai.training_history import (
+from ncai.diagnostics.training_curves import (
     NAMES,
     history_of,
     settled_limits,
     stage_starts,
     term_values,
 )
+from ncai.plot.style import COLOURS, axes, plain
 
 
 def training(

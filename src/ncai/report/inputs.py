@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ncai.column_groups import ColumnGroup
-from ncai.predictive import PredictiveDistribution
+from ncai.predictive.distribution import PredictiveDistribution
+from ncai.preprocessing.columns.groups import ColumnGroup
 from ncai.report.words import count
 
 # Points in a picture, and rows that can be looked at.
@@ -57,8 +57,8 @@ class ReportInputs:
         title: of the report.
         method_name: short name of the model; by its inference if not given.
         others: other fitted models of the same rows, to be switched on and off.
-        baselines: fitted ones of `ncai.baselines` by name, to be switched on and off in
-            pictures of densities and calibration.
+        baselines: fitted ones of `ncai.comparison.baselines` by name, to be switched on
+            and off in pictures of densities and calibration.
         truth: the oracle of a synthetic set, where the truth is known.
         target_unit: unit of the target, if it is known.
     """

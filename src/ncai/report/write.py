@@ -7,17 +7,17 @@ from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
-from ncai.atomic import check_writable, replacing
-from ncai.model_inspection import learned_as
-from ncai.report import answer, facts, noise
-from ncai.report.densities import densities_over
+from ncai.report.draw.densities import densities_over
 from ncai.report.inputs import ReportInputs, Subject
-from ncai.report.latents import latents, verdict
-from ncai.report.quality import quality, score_rows
-from ncai.report.ridges import ridgelines
-from ncai.report.rows import row_titles, rows_for_script
-from ncai.report.split import split
-from ncai.report.training import training
+from ncai.report.sections import answer, facts, noise
+from ncai.report.sections.latents import latents, verdict
+from ncai.report.sections.quality import quality, score_rows
+from ncai.report.sections.ridges import ridgelines
+from ncai.report.sections.rows import row_titles, rows_for_script
+from ncai.report.sections.split import split
+from ncai.report.sections.training import training
+from ncai.runtime.atomic_write import check_writable, replacing
+from ncai.tables.inspect import learned_as
 
 
 def write_report(path: str | Path, inputs: ReportInputs) -> None:

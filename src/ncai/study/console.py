@@ -5,11 +5,11 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from ncai.study.live import RunView
+from ncai.study.engine.live import RunView
+from ncai.study.engine.run import Study, run_study
+from ncai.study.engine.scales import SCALES, Scale
+from ncai.study.engine.store import Store
 from ncai.study.registry import STUDIES, TABLES
-from ncai.study.run import Study, run_study
-from ncai.study.scales import SCALES, Scale
-from ncai.study.store import Store
 
 EXIT_FAILED_CELLS = 1
 
@@ -63,8 +63,8 @@ def show_status(names, scale_name, out: Path) -> None:
 
 def write_tables(names, scale_name, out: Path) -> None:
     """Into OUT/SCALE/tables; says what it wrote."""
-    from ncai.study.claims import claims_table
-    from ncai.study.tables import tidy, write_csv
+    from ncai.study.output.claims.verdicts import claims_table
+    from ncai.study.output.tables.write import tidy, write_csv
 
     studies, scale = _chosen(names, scale_name)
     store = Store(out / scale.name)
@@ -84,7 +84,7 @@ def write_tables(names, scale_name, out: Path) -> None:
 
 def draw_figures(names, scale_name, out: Path) -> None:
     """Into OUT/SCALE/figures; says what it drew."""
-    from ncai.study.figures import write_figures
+    from ncai.study.output.figures.draw import write_figures
 
     studies, scale = _chosen(names, scale_name)
     store = Store(out / scale.name)
@@ -95,7 +95,7 @@ def draw_figures(names, scale_name, out: Path) -> None:
 
 def write_whole_report(names, scale_name, out: Path) -> None:
     """OUT/SCALE/report.html: all tables and figures, and the claims."""
-    from ncai.study.report import write_report
+    from ncai.study.output.report import write_report
 
     studies, scale = _chosen(names, scale_name)
     path = write_report(studies, scale, Store(out / scale.name))

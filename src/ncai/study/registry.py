@@ -2,33 +2,28 @@
 
 from collections.abc import Callable
 
-from ncai.study import (
-    benchmark_tables,
-    decomposition_tables,
-    divergence,
-    elbo_ranking,
-    full_length_tables,
-    latent_dim_tables,
-    map_bias,
-    theory,
-    tighter_bounds_tables,
-)
-from ncai.study.benchmark import (
+from ncai.study.engine.run import Study
+from ncai.study.engine.scales import Scale
+from ncai.study.engine.store import Store
+from ncai.study.experiments import divergence, elbo_ranking, map_bias, theory
+from ncai.study.experiments.benchmark import (
     BENCHMARK,
     FULL_LENGTH,
     LATENT_DIM,
     TIGHTER_BOUNDS,
 )
-from ncai.study.decomposition import DECOMPOSITION
-from ncai.study.divergence import DIVERGENCE
-from ncai.study.elbo_ranking import ELBO_RANKING
-from ncai.study.map_bias import MAP_BIAS
-from ncai.study.qualitative import QUALITATIVE
-from ncai.study.run import Study
-from ncai.study.scales import Scale
-from ncai.study.store import Store
-from ncai.study.tables import Table
-from ncai.study.theory import THEORY
+from ncai.study.experiments.decomposition import DECOMPOSITION
+from ncai.study.experiments.divergence import DIVERGENCE
+from ncai.study.experiments.elbo_ranking import ELBO_RANKING
+from ncai.study.experiments.map_bias import MAP_BIAS
+from ncai.study.experiments.qualitative import QUALITATIVE
+from ncai.study.experiments.theory import THEORY
+from ncai.study.output.tables import benchmark as benchmark_tables
+from ncai.study.output.tables import decomposition as decomposition_tables
+from ncai.study.output.tables import full_length as full_length_tables
+from ncai.study.output.tables import latent_dim as latent_dim_tables
+from ncai.study.output.tables import tighter_bounds as tighter_bounds_tables
+from ncai.study.output.tables.write import Table
 
 STUDIES: dict[str, Study] = {
     study.name: study

@@ -1,0 +1,1 @@
+"""Benchmarks of speed and of quality; they need a clone of the repository."""

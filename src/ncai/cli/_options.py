@@ -1,0 +1,139 @@
+"""What the options of the commands mean, and which files they may write."""
+
+import csv
+import re
+from collections.abc import Iterable
+from pathlib import Path
+
+from ncai.runtime.atomic_write import check_writable
+
+_SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600}
+# What the command calls the estimator's arguments.
+_OPTIONS = {
+    "inference": "--inference",
+    "preset": "--preset",
+    "hidden": "--hidden",
+    "latent_dim": "--latent-dim",
+    "n_restarts": "--restarts",
+    "max_steps": "--max-steps",
+    "time_limit": "--time-limit",
+    "target_transform": "--transform",
+    "validation_fraction": "--valid",
+    "random_state": "--seed",
+}
+
+
+def parse_names(text: str | None) -> list[str] | None:
+    """Names between commas; one that holds a comma stands in double quotes."""
+    if text is None:
+        return None
+    try:
+        (names,) = csv.reader([text], skipinitialspace=True, strict=True)
+    except (csv.Error, ValueError):
+        raise ValueError(
+            f"{text!r} must be names between commas; one that holds a comma or begins "
+            'with a quote stands in double quotes, as in a,"b, c".'
+        ) from None
+    return [name.strip() for name in names if name.strip()]
+
+
+def parse_layers(text: str | None) -> tuple[int, ...] | None:
+    """Widths of hidden layers between commas."""
+    if text is None:
+        return None
+    try:
+        widths = tuple(int(width) for width in text.split(","))
+    except ValueError:
+        widths = (0,)
+    if min(widths) < 1:
+        raise ValueError(
+            f"--hidden {text!r} must be whole numbers of at least 1 between commas, "
+            "such as 50,50."
+        )
+    return widths
+
+
+def parse_duration(text: str | None) -> float | None:
+    """Seconds from a number with the unit s, m or h; s if none is given."""
+    if text is None:
+        return None
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smh]?)", text.strip())
+    seconds = float(match[1]) * _SECONDS[match[2]] if match else 0.0
+    if seconds <= 0:
+        raise ValueError(
+            f"--time-limit {text!r} must be a time above 0, such as 60s, 5m or 1h."
+        )
+    return seconds
+
+
+def parse_quantiles(text: str | None) -> list[float]:
+    """Probabilities between commas, each once."""
+    if text is None:
+        return []
+    try:
+        levels = [float(level) for level in text.split(",")]
+    except ValueError:
+        levels = []
+    if not levels or not all(0 < level < 1 for level in levels):
+        raise ValueError(
+            f"--quantiles {text!r} must be numbers strictly between 0 and 1, such as "
+            "0.05,0.5,0.95."
+        )
+    return list(dict.fromkeys(levels))
+
+
+def check_seed(seed: int) -> int:
+    """A seed that scikit-learn takes."""
+    if not 0 <= seed < 2**32:
+        raise ValueError(f"--seed {seed} must be from 0 to {2**32 - 1}.")
+    return seed
+
+
+def parse_rows(text: str, option: str) -> float | Path:
+    """A share of the rows, or the file that has them."""
+    try:
+        share = float(text)
+    except ValueError:
+        return Path(text)
+    if not 0 <= share < 1:
+        raise ValueError(
+            f"{option} {text} must be a share of the rows, from 0 to below 1, or a "
+            "file."
+        )
+    return share
+
+
+def check_output(
+    path: Path, force: bool, inputs: Iterable[Path], option: str = "--out"
+) -> None:
+    """Refuse, before any work is done, a file that cannot or must not be written."""
+    if any(path.exists() and used.exists() and path.samefile(used) for used in inputs):
+        raise ValueError(f"{option} {path} is also an input; choose another name.")
+    if path.is_dir():
+        raise ValueError(f"{option} {path} is a folder; name a file in it.")
+    if path.exists() and not path.is_file():
+        raise ValueError(f"{option} {path} is not a file that can be replaced.")
+    if path.exists() and not force:
+        raise ValueError(f"{path} exists; use --force to replace it.")
+    check_writable(path)
+
+
+def check_ending(path: Path, endings: tuple[str, ...], option: str) -> None:
+    """Refuse a name that does not say what to write."""
+    if not path.name.lower().endswith(endings):
+        *most, last = endings
+        listed = f"{', '.join(most)} or {last}" if most else last
+        raise ValueError(f"{option} {path} must end in {listed}.")
+
+
+def in_options(message: str) -> str:
+    """A sentence about the estimator's arguments, with the names of the options."""
+
+    def rename(match):
+        name, given = match.groups()
+        # Some names are words too; an argument is followed by its value.
+        if not given and "_" not in name:
+            return match[0]
+        return f"{_OPTIONS[name]} " if given else _OPTIONS[name]
+
+    return re.sub(rf"\b({'|'.join(_OPTIONS)})\b(=?)", rename, message)

@@ -1,0 +1,1 @@
+"""Baselines and peers that our methods are compared with."""

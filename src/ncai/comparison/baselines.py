@@ -1,0 +1,188 @@
+"""Simple predictive densities that any model should beat, fitted in seconds."""
+
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy import stats
+from scipy.special import ndtr
+
+from ncai.comparison.peers.base import GaussianPredictions, Predictions
+from ncai.stats.scores import _expected_abs
+
+# Of the marginal density: more rows than this are summarised by their quantiles.
+MOST_KERNELS = 1000
+_BLOCK_ROWS = 2048
+_FOLDS = 3
+_FEWEST_FOR_EARLY_STOP = 200
+
+
+@dataclass(frozen=True)
+class MarginalPredictions:
+    """One density for all rows, whatever their inputs: a mixture of Gaussians."""
+
+    means: np.ndarray
+    stds: np.ndarray
+    weights: np.ndarray
+    num_rows: int
+
+    def mean(self) -> np.ndarray:
+        """E[y]."""
+        return np.full(self.num_rows, self.weights @ self.means)
+
+    def log_prob(self, y: ArrayLike) -> np.ndarray:
+        """Log p(y)."""
+        log_weights = np.log(self.weights)
+
+        def block(column):
+            logs = stats.norm.logpdf(column, self.means, self.stds)
+            return np.logaddexp.reduce(logs + log_weights, axis=1)
+
+        return _in_blocks(block, y)
+
+    def cdf(self, y: ArrayLike) -> np.ndarray:
+        """P(y' <= y)."""
+        return _in_blocks(
+            lambda column: ndtr((column - self.means) / self.stds) @ self.weights, y
+        )
+
+    def crps(self, y: ArrayLike) -> np.ndarray:
+        """In closed form; the second term is the same for all rows."""
+        distances = _in_blocks(
+            lambda column: (
+                _expected_abs(column - self.means, self.stds[None]) @ self.weights
+            ),
+            y,
+        )
+        differences = self.means[:, None] - self.means
+        spreads = np.hypot(self.stds[:, None], self.stds)
+        pairs = self.weights @ _expected_abs(differences, spreads) @ self.weights
+        return distances - pairs / 2
+
+    def quantile(self, q: ArrayLike) -> np.ndarray:
+        """Quantiles, [N, Q], by bisection."""
+        levels = np.atleast_1d(np.asarray(q, np.float64))
+        reach = 12 * self.stds.max()
+        low = np.full(len(levels), self.means.min() - reach)
+        high = np.full(len(levels), self.means.max() + reach)
+        for _ in range(80):
+            middle = (low + high) / 2
+            below = self.cdf(middle) < levels
+            low, high = np.where(below, middle, low), np.where(below, high, middle)
+        return np.broadcast_to((low + high) / 2, (self.num_rows, len(levels)))
+
+
+class MarginalDensity:
+    """The density of y alone, by kernels: what a prediction without inputs knows."""
+
+    name = "Density of y alone"
+
+    def fit(self, inputs: np.ndarray, targets: np.ndarray) -> "MarginalDensity":
+        """Kernels of Silverman's width at the targets, or at quantiles of many."""
+        del inputs
+        y, num_rows = np.asarray(targets, np.float64), len(targets)
+        spread = np.std(y)
+        quartiles = np.subtract(*np.quantile(y, [0.75, 0.25])) / 1.349
+        narrow = min(spread, quartiles) or spread or 1.0
+        if num_rows > MOST_KERNELS:
+            y = np.quantile(y, (np.arange(MOST_KERNELS) + 0.5) / MOST_KERNELS)
+        width = 0.9 * narrow * num_rows**-0.2
+        # A wide kernel with the weight of half a row stands for a row unlike all
+        # before: one such would else give the baseline a score of minus infinity.
+        wide = 0.5 / (num_rows + 0.5)
+        self.means_ = np.append(y, y.mean())
+        self.stds_ = np.append(np.full(len(y), width), 3 * (spread or 1.0))
+        self.weights_ = np.append(np.full(len(y), (1 - wide) / len(y)), wide)
+        return self
+
+    def predict(self, inputs: np.ndarray) -> Predictions:
+        """The same density for every row."""
+        return MarginalPredictions(self.means_, self.stds_, self.weights_, len(inputs))
+
+
+class ConstantNoiseLinear:
+    """Bayesian linear regression with noise of one width."""
+
+    name = "Linear, constant noise"
+
+    def fit(self, inputs: np.ndarray, targets: np.ndarray) -> "ConstantNoiseLinear":
+        """Learn weights, noise and the strength of the prior."""
+        from sklearn.linear_model import BayesianRidge
+        from sklearn.pipeline import make_pipeline
+        from sklearn.preprocessing import StandardScaler
+
+        self.model_ = make_pipeline(StandardScaler(), BayesianRidge())
+        self.model_.fit(inputs, targets)
+        return self
+
+    def predict(self, inputs: np.ndarray) -> Predictions:
+        """Gaussians, a little wider far from the data."""
+        mean, std = self.model_.predict(inputs, return_std=True)
+        return GaussianPredictions(mean, np.maximum(std, 1e-12))
+
+
+class ConstantNoiseNetwork:
+    """A plain network of the same hidden layers, with noise of one width.
+
+    The width is that of errors on rows left out of training: errors on training rows
+    would make the baseline look overconfident, and us good.
+    """
+
+    name = "Network, constant noise"
+
+    def __init__(self, hidden: tuple[int, ...] = (50,), seed: int = 0):
+        self.hidden = hidden
+        self.seed = seed
+
+    def fit(self, inputs: np.ndarray, targets: np.ndarray) -> "ConstantNoiseNetwork":
+        """Train by least squares; errors by cross-validation."""
+        from sklearn.compose import TransformedTargetRegressor
+        from sklearn.exceptions import ConvergenceWarning
+        from sklearn.model_selection import KFold, cross_val_predict
+        from sklearn.neural_network import MLPRegressor
+        from sklearn.pipeline import make_pipeline
+        from sklearn.preprocessing import StandardScaler
+
+        network = MLPRegressor(
+            hidden_layer_sizes=self.hidden,  # pyright: ignore
+            alpha=0.01,
+            learning_rate_init=0.01,
+            early_stopping=len(inputs) >= _FEWEST_FOR_EARLY_STOP,
+            max_iter=300,
+            random_state=self.seed,
+        )
+        model = TransformedTargetRegressor(
+            make_pipeline(StandardScaler(), network), transformer=StandardScaler()
+        )
+        folds = KFold(min(_FOLDS, len(inputs)), shuffle=True, random_state=self.seed)
+        with warnings.catch_warnings():
+            # It has had the steps it is given; a baseline need not be perfect.
+            warnings.simplefilter("ignore", ConvergenceWarning)
+            errors = targets - cross_val_predict(model, inputs, targets, cv=folds)
+            self.model_ = model.fit(inputs, targets)
+        self.noise_std_ = float(np.sqrt(np.mean(errors**2))) or 1e-12
+        return self
+
+    def predict(self, inputs: np.ndarray) -> Predictions:
+        """Gaussians of one width."""
+        return GaussianPredictions(self.model_.predict(inputs), self.noise_std_)
+
+
+def default_baselines(hidden: tuple[int, ...], seed: int) -> list:
+    """The three that `ncai fit` compares with."""
+    return [
+        ConstantNoiseLinear(),
+        ConstantNoiseNetwork(hidden, seed),
+        MarginalDensity(),
+    ]
+
+
+def _in_blocks(function: Callable[[np.ndarray], np.ndarray], y: ArrayLike):
+    """A function of a column of targets, on so few at once that memory stays small."""
+    column = np.asarray(y, np.float64)[:, None]
+    starts = range(0, max(len(column), 1), _BLOCK_ROWS)
+    return np.concatenate(
+        [function(column[start : start + _BLOCK_ROWS]) for start in starts]
+    )

@@ -1,0 +1,1 @@
+"""Checks of a fitted model: latents, calibration, scores, importance of inputs."""

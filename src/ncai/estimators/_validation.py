@@ -1,0 +1,232 @@
+"""What the estimators check of their arguments, and say when something is wrong."""
+
+import re
+import warnings
+
+import jax
+import numpy as np
+from sklearn.utils import check_random_state
+from sklearn.utils.validation import _check_sample_weight, validate_data
+
+from ncai.model.networks import FlatNetwork
+from ncai.types import Unknowns
+
+
+def given_start(start, network: FlatNetwork, num_rows: int) -> Unknowns | None:
+    """A start given by value, checked; None for one given by name."""
+    if start is None or isinstance(start, str):
+        return None
+    if not isinstance(start, dict) or "weights" not in start:
+        raise ValueError(
+            f"start={start!r} must be a name or a dict with 'weights' and 'latents'."
+        )
+    weights = start["weights"]
+    if not hasattr(weights, "ndim"):
+        try:
+            weights = network.flatten(weights)
+        except (TypeError, ValueError):
+            raise ValueError(
+                "start['weights'] must be a vector, or a pytree as the network's own "
+                "init makes it."
+            ) from None
+    shape = (num_rows, network.latent_dim)
+    try:
+        weights = np.asarray(weights, np.float64)
+        latents = np.asarray(start.get("latents", np.zeros(shape)), np.float64)
+    except (TypeError, ValueError):
+        raise ValueError(
+            "start['weights'] and start['latents'] must be arrays of numbers."
+        ) from None
+    if weights.ndim not in (1, 2) or weights.shape[-1] != network.num_weights:
+        raise ValueError(
+            f"start['weights'] has shape {weights.shape}; it must be "
+            f"({network.num_weights},), one number for each weight of the network, or "
+            "several such rows."
+        )
+    # One start, or several: with W for each and z for each, or the same z for all.
+    several = weights.shape[:-1]
+    if latents.shape not in (shape, (*several, *shape)):
+        raise ValueError(
+            f"start['latents'] has shape {latents.shape}; it must be {shape}, one row "
+            "for each row of X."
+        )
+    if not (np.isfinite(weights).all() and np.isfinite(latents).all()):
+        raise ValueError("start holds NaN or infinity; every value must be finite.")
+    latents = np.broadcast_to(latents, (*several, *shape))
+    return Unknowns(weights, latents, np.zeros(0))  # pyright: ignore
+
+
+def of_the_size(networks: list[FlatNetwork], start) -> list[FlatNetwork]:
+    """The networks to try: with a start by value, the one that has its weights."""
+    if not isinstance(start, dict) or "weights" not in start:
+        return networks
+    weights = start["weights"]
+    if hasattr(weights, "ndim"):
+        number = np.shape(weights)[-1] if np.ndim(weights) else 1
+    else:
+        number = sum(np.size(leaf) for leaf in jax.tree.leaves(weights))
+    alike = [own for own in networks if own.num_weights == number]
+    return (alike or networks)[:1]
+
+
+def validate(estimator, X, y="no_validation", *, names=("X", "y"), **options):
+    """scikit-learn's checks of X, and of y if given; says where there is no number."""
+    if isinstance(y, str) and getattr(estimator, "table_", None):
+        _refuse_raw_table(estimator, X)
+    with_targets = not isinstance(y, str)
+    if with_targets:
+        options |= {"multi_output": True, "y_numeric": True}
+    for values, name in ((X, names[0]), (y if with_targets else None, names[1])):
+        _refuse_dates(values, name)
+    try:
+        checked = validate_data(estimator, X, y, dtype=np.float64, **options)
+        if not with_targets:
+            return checked
+        targets = np.asarray(checked[1], np.float64)
+        if not np.isfinite(targets).all():  # scikit-learn does not look into objects
+            kind = "NaN" if np.isnan(targets).any() else "infinity"
+            raise ValueError(f"Input y contains {kind}")
+        return checked[0], targets
+    except ValueError as error:
+        if str(error).startswith("could not convert string to float"):
+            raise ValueError(_holds_text(X, y, names)) from None
+        for start, sentence in _IN_ONE_SENTENCE.items():
+            if str(error).startswith(start):
+                raise ValueError(sentence.format(names[0])) from None
+        found = re.match(r"Input (X|y) contains (NaN|infinity)", str(error))
+        if found is None:
+            raise
+        values, name = (X, names[0]) if found[1] == "X" else (y, names[1])
+        place = _first_not_finite(values, found[2])
+        raise ValueError(
+            f"Input {name} contains {found[2]}{place}; fill in such values or remove "
+            "their rows, since every value must be a finite number."
+        ) from None
+
+
+def _refuse_raw_table(estimator, X) -> None:
+    """A model of `ncai fit` knows the columns that were made of its table."""
+    known = list(getattr(estimator, "feature_names_in_", ()))
+    columns = [str(name) for name in getattr(X, "columns", known)]
+    if columns == known:
+        return
+    raise ValueError(
+        "this model was made by `ncai fit`, and takes the columns that it made of its "
+        "table: give it `model.prepare_table(X)` in place of X."
+    )
+
+
+# What scikit-learn says over many lines, with the array in it.
+_IN_ONE_SENTENCE = {
+    "Expected 2D array, got 1D": "Expected 2D array, got 1D array as {0}: rows and "
+    "columns are needed; Reshape your data, by {0}.reshape(-1, 1) if it is one column.",
+    "Expected 2D array, got scalar": "Expected 2D array, got a single number as {0}; "
+    "Reshape your data into rows and columns.",
+    "Complex data not supported": "Complex data not supported: every value of {0} and "
+    "y must be a real number.",
+}
+
+
+def _refuse_dates(values, name: str) -> None:
+    """Dates and durations are no numbers, though they can be turned into some."""
+    if hasattr(values, "dtypes") and hasattr(values, "columns"):
+        kinds = dict(values.dtypes.items())
+    else:
+        kinds = {None: getattr(values, "dtype", None)}
+    for label, dtype in kinds.items():
+        if getattr(dtype, "kind", "") in ("m", "M"):
+            place = "" if label is None else f" in column {label!r}"
+            raise ValueError(
+                f"{name} holds dates or durations{place}, where numbers must be; "
+                "TablePreparer turns columns of dates into numbers."
+            )
+
+
+def check_weights(sample_weight, X) -> np.ndarray:
+    """How often each row counts."""
+    try:
+        values = np.asarray(sample_weight, np.float64)
+    except (TypeError, ValueError):
+        raise ValueError(
+            "sample_weight holds what is no number; it must be one number for each "
+            "row, none below 0."
+        ) from None
+    if values.size and (values < 0).any():
+        raise ValueError(
+            "Negative values in data passed to `sample_weight`: the smallest is "
+            f"{values.min():g}; none may be below 0."
+        )
+    return _check_sample_weight(sample_weight, X, dtype=np.float64)
+
+
+def _holds_text(X, y, names: tuple[str, str]) -> str:
+    """Says which of the two, and if it is X which column, is no number."""
+    rows = np.asarray(X, object)
+    columns = rows.T if rows.ndim == 2 else rows[None]
+    labels = list(getattr(X, "columns", range(len(columns))))
+    for label, column in zip(labels, columns, strict=False):
+        text = _first_text(column)
+        if text is not None:
+            return (
+                f"{names[0]} holds the text {text!r} in column {label!r}, where "
+                "numbers must be; TablePreparer turns columns of text and dates into "
+                "numbers."
+            )
+    text = _first_text(np.asarray(y, object).ravel())
+    return f"{names[1]} holds the text {text!r}; every value must be a number."
+
+
+def _first_text(values: np.ndarray) -> str | None:
+    for value in values:
+        try:
+            float(value)
+        except (TypeError, ValueError):
+            return str(value)
+    return None
+
+
+def _first_not_finite(values, kind: str) -> str:
+    """Where NaN (or infinity) is, if it can be found."""
+    try:
+        array = np.asarray(values, np.float64)
+    except (TypeError, ValueError):  # a missing value of another type than NaN
+        return ""
+    wrong = np.isnan(array) if kind == "NaN" else np.isinf(array)
+    if array.ndim not in (1, 2) or not wrong.any():
+        return ""
+    rows, columns = np.nonzero(wrong.reshape(len(array), -1))
+    count = len(np.unique(rows))
+    place = f" in {count} row{'s' if count > 1 else ''}, first in row {rows[0]}"
+    if array.ndim == 2:
+        labels = list(getattr(values, "columns", range(array.shape[1])))
+        place += f" of column {labels[columns[0]]!r}"
+    return f"{place} (the first row is 0)"
+
+
+def warn_of_constants(targets: np.ndarray, single: bool) -> None:
+    """Say which targets do not vary."""
+    constant = np.flatnonzero(np.ptp(targets, axis=0) == 0)
+    if len(constant):
+        what = "y" if single else f"y in column {', '.join(map(str, constant))}"
+        warnings.warn(
+            f"{what} has the same value in every row ({targets[0, constant[0]]:g}): "
+            "there is nothing to predict but that.",
+            stacklevel=3,
+        )
+
+
+def new_seed(random_state) -> int:
+    """A seed drawn from a random state, as scikit-learn does."""
+    try:
+        return int(check_random_state(random_state).randint(2**31 - 1))
+    except ValueError:
+        raise ValueError(
+            f"random_state={random_state!r} must be a whole number from 0 to "
+            f"{2**32 - 1}, a RandomState or None."
+        ) from None
+
+
+def seed_of(random_state) -> int:
+    """A whole number as it is, so that it means the same as `seed` elsewhere."""
+    whole = isinstance(random_state, int | np.integer)
+    return int(random_state) if whole and random_state >= 0 else new_seed(random_state)

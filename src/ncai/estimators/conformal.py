@@ -1,0 +1,153 @@
+"""A guard for calibration: split-conformal correction of a predictive distribution.
+
+The PIT of a row is its predictive cdf at the target; were the predictions right, PIT
+values would be uniform. Those of calibration rows, which the model has not seen, say
+how they are in truth, and levels are corrected by them. Where calibration rows and new
+rows are exchangeable (drawn in the same way, in any order), then, whatever the model:
+
+    P(y in the interval of a level) >= level, and <= level + 1 / (n + 1) without ties,
+
+on average over calibration sets of n rows and new rows; not for each x.
+"""
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike
+from sklearn.base import BaseEstimator, RegressorMixin, clone
+from sklearn.utils.validation import check_is_fitted
+
+from ncai.diagnostics.calibration import pit_values
+from ncai.fitting.fit import hold_out
+
+FURTHEST = 1e-6  # probability beyond which quantiles are not asked for
+
+
+class ConformalRegressor(RegressorMixin, BaseEstimator):
+    """A regressor with one output whose intervals hold what they promise.
+
+    Args:
+        estimator: a `BNNLVRegressor` or `BNNRegressor`, whose settings are used by
+            `fit`; or one that is fitted, for `calibrate`.
+        calibration_fraction: rows that `fit` keeps apart to calibrate by.
+        random_state: which rows those are.
+
+    Attributes:
+        estimator_: the fitted estimator.
+        pit_: PIT values of the calibration rows, in ascending order.
+
+    Example:
+        >>> import numpy as np
+        >>> from ncai import BNNRegressor, ConformalRegressor
+        >>> rng = np.random.default_rng(0)
+        >>> x = rng.uniform(-1, 1, size=(100, 1))
+        >>> y = x[:, 0] + rng.exponential(0.3, size=100)
+        >>> model = BNNRegressor(max_steps=50, n_restarts=1, random_state=0)
+        >>> guarded = ConformalRegressor(model, random_state=0).fit(x, y)
+        >>> guarded.predict_interval(x, level=0.8).shape
+        (100, 2)
+    """
+
+    def __init__(self, estimator, calibration_fraction=0.2, random_state=0):
+        self.estimator = estimator
+        self.calibration_fraction = calibration_fraction
+        self.random_state = random_state
+
+    def fit(self, X, y):
+        """Fit the estimator to some rows, and calibrate by the others."""
+        if not 0 < self.calibration_fraction < 1:
+            raise ValueError(
+                f"calibration_fraction={self.calibration_fraction!r} must be between "
+                "0 and 1."
+            )
+        X, y = _rows(X), np.asarray(y, float)
+        if y.ndim > 1 and y.shape[1] > 1:
+            raise ValueError(
+                f"y has {y.shape[1]} columns; intervals of one output are corrected: "
+                "fit a ConformalRegressor to each."
+            )
+        train, kept = hold_out(len(y), self.calibration_fraction, self.random_state)
+        if not len(kept):
+            raise ValueError(
+                f"{len(y)} rows with calibration_fraction={self.calibration_fraction} "
+                "leave fewer than 5 to calibrate by, or to train on."
+            )
+        fitted: Any = clone(self.estimator)
+        fitted.fit(_pick(X, train), y[train])
+        return self._calibrate(fitted, _pick(X, kept), y[kept])
+
+    def calibrate(self, X, y):
+        """Calibrate the estimator, fitted elsewhere, by rows that it has not seen."""
+        check_is_fitted(self.estimator)
+        return self._calibrate(self.estimator, X, y)
+
+    def _calibrate(self, fitted, X, y):
+        pit = pit_values(fitted, X, y)
+        if not np.isfinite(pit).all():
+            raise ValueError("X and y must be finite to calibrate by them.")
+        self.estimator_ = fitted
+        self.pit_ = np.sort(pit)
+        return self
+
+    def predict(self, X) -> np.ndarray:
+        """The estimator's mean, which needs no calibration."""
+        check_is_fitted(self)
+        return self.estimator_.predict(X)
+
+    def predict_interval(self, X, level=0.95) -> np.ndarray:
+        """Intervals that hold a new row with probability `level` at least: [N, 2].
+
+        Infinite where calibration rows lay outside of every interval.
+        """
+        check_is_fitted(self)
+        if not 0 < level < 1:
+            raise ValueError(f"level={level!r} must be between 0 and 1.")
+        off_centre = np.sort(np.abs(self.pit_ - 0.5))
+        reach = off_centre[_rank(level, len(off_centre), "level") - 1]
+        return self._quantiles(X, np.array([0.5 - reach, 0.5 + reach]))
+
+    def predict_quantiles(self, X, quantiles=(0.05, 0.5, 0.95)) -> np.ndarray:
+        """Values that a new row stays below with probability q at least: [N, Q]."""
+        check_is_fitted(self)
+        wanted = np.atleast_1d(np.asarray(quantiles, float))
+        if not ((wanted > 0) & (wanted < 1)).all():
+            raise ValueError(f"quantiles={quantiles!r} must be between 0 and 1.")
+        ranks = [_rank(q, len(self.pit_), "a quantile") for q in wanted]
+        return self._quantiles(X, self.pit_[np.array(ranks) - 1])
+
+    def cdf(self, X, y: ArrayLike) -> np.ndarray:
+        """The corrected cdf: the share of calibration rows with no larger PIT, [N].
+
+        The row itself counts half, so values lie between 0 and 1 and average one half.
+        """
+        check_is_fitted(self)
+        below = np.searchsorted(self.pit_, pit_values(self.estimator_, X, y), "right")
+        return (below + 0.5) / (len(self.pit_) + 1)
+
+    def _quantiles(self, X, levels: np.ndarray) -> np.ndarray:
+        inside = np.clip(levels, FURTHEST, 1 - FURTHEST)
+        found = self.estimator_.predict_dist(X).quantile(inside)
+        found = found.reshape(-1, len(levels))
+        # So far out a cdf tells nothing apart: only no bound at all is sure.
+        found = np.where(levels < FURTHEST, -np.inf, found)
+        return np.where(levels > 1 - FURTHEST, np.inf, found)
+
+
+def _rank(probability: float, num_rows: int, what: str) -> int:
+    """Which of the sorted calibration scores bounds a new one so often."""
+    rank = int(np.ceil((num_rows + 1) * probability - 1e-9))
+    if rank > num_rows:
+        needed = int(np.ceil(probability / (1 - probability) - 1e-9))
+        raise ValueError(
+            f"{what} of {probability:g} needs at least {needed} calibration rows; "
+            f"there are {num_rows}."
+        )
+    return max(rank, 1)
+
+
+def _rows(X):
+    return X if hasattr(X, "iloc") else np.asarray(X)
+
+
+def _pick(X, index):
+    return X.iloc[index] if hasattr(X, "iloc") else X[index]

@@ -1,0 +1,74 @@
+"""What a model file holds: quick, and without the package that runs models."""
+
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from safetensors import SafetensorError, safe_open
+
+from ncai.runtime.atomic_write import require_file
+
+FORMAT = "ncai-model"
+FORMAT_VERSION = 1
+CHECKSUM = "sha256"
+
+
+class ModelFileError(ValueError):
+    """A file that is not a model we can read."""
+
+
+def read_file(path) -> tuple[dict, dict[str, np.ndarray]]:
+    """Header and arrays of a model file, with a clear error for any other file."""
+    path = Path(path)
+    require_file(path, "model file")
+    path.open("rb").close()  # which says why, if it may not be read
+    try:
+        with safe_open(path, framework="numpy") as handle:
+            metadata = handle.metadata() or {}
+            arrays = {name: handle.get_tensor(name) for name in handle.keys()}
+    except (SafetensorError, OSError, ValueError) as error:
+        raise ModelFileError(
+            f"{path} is not a readable ncai model: it is damaged, or another kind of "
+            f"file ({error})."
+        ) from None
+    header = _parse_header(metadata, path)
+    expected = header.get(CHECKSUM)  # files of the first days have none
+    if expected is not None and expected != checksum(header, arrays):
+        raise ModelFileError(
+            f"{path} is damaged: what it holds does not match its checksum."
+        )
+    return header, arrays
+
+
+def checksum(header: dict, arrays: dict[str, np.ndarray]) -> str:
+    """SHA-256 of the header (but for the checksum itself) and of every array."""
+    digest = hashlib.sha256()
+    words = {name: value for name, value in header.items() if name != CHECKSUM}
+    digest.update(json.dumps(words, sort_keys=True).encode())
+    for name in sorted(arrays):
+        array = arrays[name]
+        digest.update(f"{name} {array.dtype.str} {array.shape}".encode())
+        digest.update(array.tobytes())
+    return digest.hexdigest()
+
+
+def _parse_header(metadata, path: str | Path) -> dict[str, Any]:
+    """What ncai wrote into the metadata of a safetensors file; refuses other files."""
+    try:
+        header = json.loads(metadata["ncai"])
+        kind, version = header["format"], int(header["version"])
+    except (KeyError, TypeError, ValueError):
+        raise ModelFileError(
+            f"{path} is a safetensors file, but not one that ncai wrote."
+        ) from None
+    if kind != FORMAT:
+        raise ModelFileError(f"{path} holds {kind!r}, not an ncai model.")
+    if version > FORMAT_VERSION:
+        raise ModelFileError(
+            f"{path} has format version {version}, written by ncai "
+            f"{header.get('ncai', '?')}; this ncai reads up to version "
+            f"{FORMAT_VERSION}: upgrade ncai."
+        )
+    return header

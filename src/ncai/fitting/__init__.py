@@ -1,0 +1,1 @@
+"""From rows to a fitted posterior: hold out, search, train, stack, recalibrate."""

@@ -1,0 +1,1 @@
+"""Fitted models in the form of other libraries."""

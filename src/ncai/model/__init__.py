@@ -1,0 +1,1 @@
+"""The Bayesian neural network with latent variables: network, priors, quadrature."""

@@ -1,0 +1,1 @@
+"""The posterior predictive distribution and everything one asks of it."""

@@ -1,0 +1,162 @@
+"""Random draws from the predictive distribution, as opposed to its exact formulas."""
+
+from functools import partial
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+from jaxtyping import Float, Int
+
+from ncai.model.latent_nodes import latent_nodes
+from ncai.model.networks import FlatNetwork
+from ncai.predictive.row_map import (
+    BLOCK_ROWS,
+    chunk_rows,
+    in_chunks,
+    map_first,
+    map_mixtures,
+)
+from ncai.types import WeightDraws
+
+LATENT_CHOICES = ("mean", "prior", "shared")
+_SAMPLES_AT_ONCE = 256
+
+
+def sample_rows(
+    network: FlatNetwork,
+    draws: WeightDraws,
+    inputs: Float[np.ndarray, "N D"],
+    row_ids: Int[np.ndarray, "N"],
+    num_samples: int,
+    seed: int,
+) -> Float[np.ndarray, "N n L"]:
+    """Independent draws of y: new W, new z from its prior and new noise each time."""
+    draws = WeightDraws(*(jnp.asarray(leaf, jnp.float32) for leaf in draws))
+    key = jax.random.key(seed)
+
+    def compiled(rows, count):
+        return _sample_chunk(network, num_samples, draws, key, rows, count)
+
+    size = chunk_rows(num_samples * network.output_dim)
+    return in_chunks(compiled, (inputs, row_ids), len(inputs), size)
+
+
+@partial(jax.jit, static_argnames=("network", "num_samples"))
+def _sample_chunk(network, num_samples, draws, key, rows, count):
+    def one_sample(inputs, key):
+        draw_key, latent_key, noise_key = jax.random.split(key, 3)
+        index = jax.random.randint(draw_key, (), 0, len(draws.weights))
+        latents = jax.random.normal(latent_key, (network.latent_dim,), jnp.float32)
+        noise = jax.random.normal(noise_key, (network.output_dim,), jnp.float32)
+        latents = draws.latent_std[index] * latents
+        mean = network.apply(draws.weights[index], inputs, latents)
+        return mean + draws.noise_std[index] * noise
+
+    at_once = min(_SAMPLES_AT_ONCE, num_samples)
+    num_blocks = -(-num_samples // at_once)
+    indices = jnp.arange(num_blocks * at_once).reshape(num_blocks, at_once)
+
+    def one_row(row):
+        inputs, row_id = row
+        row_key = jax.random.fold_in(key, row_id)
+
+        def some(indices):
+            keys = jax.vmap(lambda index: jax.random.fold_in(row_key, index))(indices)
+            return jax.vmap(lambda key: one_sample(inputs, key))(keys)
+
+        samples = jax.lax.map(some, indices)
+        return samples.reshape(-1, network.output_dim)[:num_samples]
+
+    return map_first(partial(jax.lax.map, one_row), rows, count, BLOCK_ROWS)
+
+
+def sample_functions(
+    network: FlatNetwork,
+    draws: WeightDraws,
+    inputs: Float[np.ndarray, "N D"],
+    row_ids: Int[np.ndarray, "N"],
+    num_samples: int,
+    seed: int,
+    latent: str,
+    include_noise: bool,
+    num_nodes: int,
+) -> Float[np.ndarray, "N n L"]:
+    """Draws that use one W for all rows; see `PredictiveDistribution`."""
+    chosen = _choose_draws(len(draws.weights), num_samples, seed)
+    draws = WeightDraws(*(jnp.asarray(leaf, jnp.float32)[chosen] for leaf in draws))
+    latent_key, noise_key = jax.random.split(jax.random.key(seed))
+    latent_shape = (num_samples, network.latent_dim)
+    if latent == "prior":
+        latents = _row_normals(latent_key, row_ids, latent_shape)
+        latents = latents * np.asarray(draws.latent_std)[:, None]
+        values = _map_functions(network, draws.weights, inputs, latents)
+    else:
+        if latent == "mean":
+            # The same, centred, values for every W: the functions differ by W alone.
+            nodes = latent_nodes(1, num_nodes, network.latent_dim)
+            nodes = np.repeat(nodes, num_samples, axis=0)
+        else:
+            nodes = np.asarray(jax.random.normal(latent_key, latent_shape))[:, None]
+        values = map_mixtures(
+            average_over_latents,
+            network,
+            draws,
+            nodes,
+            inputs,
+            values_per_row=num_samples * network.output_dim,
+        )
+    if include_noise:
+        noise = _row_normals(noise_key, row_ids, (num_samples, network.output_dim))
+        values = values + np.asarray(draws.noise_std) * noise
+    return values
+
+
+def average_over_latents(means, noise_std, row, shared):
+    """E_z f(x, z; W_s) for every weight draw, [S, L]."""
+    del noise_std, row, shared
+    return means.mean(1)
+
+
+def _choose_draws(num_draws: int, num_samples: int, seed: int) -> Int[np.ndarray, "n"]:
+    """Every weight draw once, in random order, before any is used again."""
+    rng = np.random.default_rng(seed)
+    rounds = -(-num_samples // num_draws)
+    orders = [rng.permutation(num_draws) for _ in range(rounds)]
+    return np.concatenate(orders)[:num_samples]
+
+
+def _map_functions(network, weights, inputs, latents):
+    weights = jnp.asarray(weights)
+
+    def compiled(rows, count):
+        return _functions_chunk(network, weights, rows, count)
+
+    size = chunk_rows(weights.shape[0] * network.output_dim)
+    return in_chunks(compiled, (inputs, latents), len(inputs), size)
+
+
+@partial(jax.jit, static_argnames="network")
+def _functions_chunk(network, weights, rows, count):
+    def one_row(row):
+        inputs, latents = row
+        return jax.vmap(network.apply, (0, None, 0))(weights, inputs, latents)
+
+    return map_first(partial(jax.lax.map, one_row), rows, count, BLOCK_ROWS)
+
+
+def _row_normals(key, row_ids, shape: tuple[int, ...]) -> np.ndarray:
+    """Standard normals that belong to a row's number, whatever batch it is in."""
+
+    def compiled(ids, count):
+        return _normals_chunk(shape, key, ids, count)
+
+    size = chunk_rows(int(np.prod(shape)))
+    return in_chunks(compiled, row_ids, len(row_ids), size).astype(np.float32)
+
+
+@partial(jax.jit, static_argnames="shape")
+def _normals_chunk(shape, key, row_ids, count):
+    def one_row(row_id):
+        return jax.random.normal(jax.random.fold_in(key, row_id), shape, jnp.float32)
+
+    return map_first(jax.vmap(one_row), row_ids, count, BLOCK_ROWS)

@@ -1,0 +1,1 @@
+"""From a user's columns and units to the numbers that a network is trained on."""

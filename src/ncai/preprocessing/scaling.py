@@ -1,0 +1,86 @@
+"""Units: from what the user gives to what is trained on, and back."""
+
+import numpy as np
+
+from ncai.preprocessing.rounding import Lattice
+from ncai.preprocessing.target_transforms import TargetTransform
+from ncai.types import Rows
+
+
+class Scaling:
+    """Shifts and scales of inputs and (transformed) targets.
+
+    `lattice` holds the values that predictions are rounded to.
+    """
+
+    def __init__(
+        self,
+        input_shift,
+        input_scale,
+        target_shift,
+        target_scale,
+        transform: TargetTransform | None = None,
+        lattice: Lattice | None = None,
+    ):
+        self.input_shift = np.asarray(input_shift, np.float64)
+        self.input_scale = np.asarray(input_scale, np.float64)
+        self.target_shift = np.asarray(target_shift, np.float64)
+        self.target_scale = np.asarray(target_scale, np.float64)
+        if transform is None:
+            transform = TargetTransform("none", np.ones(len(self.target_shift)))
+        self.transform = transform
+        self.lattice = lattice or Lattice.none(len(self.target_shift))
+
+    @classmethod
+    def learn(
+        cls,
+        rows: Rows,
+        standardize: bool,
+        transform: str = "none",
+        lattice: Lattice | None = None,
+    ) -> "Scaling":
+        """From the rows, each counted by its weight.
+
+        A constant target keeps scale 1. A constant input has an infinite one: whatever
+        it is in new rows, it is 0 to the network, which cannot know what it does.
+        """
+        inputs = rows.inputs
+        learned = TargetTransform.learn(transform, rows.targets)
+        targets = learned.forward(rows.targets)
+        if not standardize:
+            return cls(
+                np.zeros(inputs.shape[1]),
+                np.ones(inputs.shape[1]),
+                np.zeros(targets.shape[1]),
+                np.ones(targets.shape[1]),
+                learned,
+                lattice,
+            )
+        share = rows.weights / rows.weights.sum()
+
+        def moments(columns, scale_of_constants):
+            # In units of the largest, whose square is always a number.
+            largest = np.abs(columns).max(axis=0)
+            unit = np.where(largest > 0, largest, 1.0)
+            mean = share @ (columns / unit)
+            std = np.sqrt(share @ (columns / unit - mean) ** 2)
+            # A spread at the level of rounding is no spread.
+            constant = (std <= 1e-12 * np.abs(mean)) | (std == 0)
+            return mean * unit, np.where(constant, scale_of_constants, std * unit)
+
+        return cls(*moments(inputs, np.inf), *moments(targets, 1.0), learned, lattice)
+
+    def inputs(self, inputs) -> np.ndarray:
+        """Inputs in the units of training."""
+        return (inputs - self.input_shift) / self.input_scale
+
+    def apply(self, rows: Rows) -> Rows:
+        """Rows in the units of training."""
+        targets = self.transform.forward(rows.targets)
+        scaled = (targets - self.target_shift) / self.target_scale
+        return Rows(self.inputs(rows.inputs), scaled, rows.weights)
+
+    def log_density_shifts(self, rows: Rows) -> np.ndarray:
+        """What turns log densities in training's units to those in y's, row by row."""
+        slopes = self.transform.log_slope(rows.targets).sum(axis=1)
+        return slopes - np.log(self.target_scale).sum()

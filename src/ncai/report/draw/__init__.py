@@ -1,0 +1,1 @@
+"""What the sections draw with: axes, SVG marks and shaded densities."""

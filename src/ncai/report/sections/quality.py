@@ -1,0 +1,289 @@
+"""How good: scores, calibration, PIT, coverage by bin, sharpness."""
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import numpy as np
+from markupsafe import Markup
+from scipy import stats
+
+from ncai.diagnostics.calibration import (
+    binomial_band,
+    coverage_by_bin,
+    coverage_curve,
+    pit_of,
+)
+from ncai.diagnostics.evaluation import paired_difference
+from ncai.report.draw.axes import Axis, axis_for
+from ncai.report.draw.feature_axis import value_text
+from ncai.report.draw.svg import Chart
+from ncai.report.inputs import Subject
+from ncai.report.words import count, fixed, nice, percent, short
+from ncai.stats.scores import pit_uniformity
+from ncai.tables.number_format import decimals_for
+
+LEVELS = (0.5, 0.8, 0.95)
+# Three levels are looked at, so that each may be off by chance but rarely.
+_VERDICT = 0.99
+_CURVE = np.linspace(0, 1, 51)
+_PIT_BINS = 10
+
+
+@dataclass(frozen=True, eq=False)
+class Quality:
+    """The section, and the numbers that the answer quotes.
+
+    Attributes:
+        scores: the table, as given or computed here.
+        charts: pictures with their captions.
+        mean_absolute_error: of the predicted mean.
+        width: mean width of the 95 % intervals.
+        level: of the intervals whose coverage is farthest from what it should be, if
+            one is farther than chance; else 95 %.
+        coverage: share of rows in their intervals of that level.
+        expected: between what that share lies by chance if the model is right.
+        shifted: whether intervals are wide enough, but in the wrong place.
+    """
+
+    scores: list[dict[str, Any]]
+    charts: list[dict[str, Any]]
+    mean_absolute_error: float
+    width: float
+    level: float
+    coverage: float
+    expected: tuple[float, float]
+    shifted: bool
+
+    @property
+    def too_narrow(self) -> bool:
+        """Whether fewer rows than chance allows lie in their intervals."""
+        return self.coverage < self.expected[0] - 1e-9
+
+    @property
+    def too_wide(self) -> bool:
+        """Whether more rows than chance allows lie in their intervals."""
+        return self.coverage > self.expected[1] + 1e-9
+
+
+def quality(subject: Subject) -> Quality:
+    """Judge the models on new rows, or on their own where there are no others."""
+    y = subject.judged_target
+    pits = {
+        method.key: np.asarray(
+            pit_of(subject.judged_predictive[method.key], y)
+        ).reshape(-1)
+        for method in subject.fallible
+    }
+    predictive = subject.judged_predictive[subject.main.key]
+    mean = np.asarray(predictive.mean()).reshape(-1)
+    lower, upper = (np.asarray(e).reshape(-1) for e in predictive.interval(0.95))
+    pit = pits[subject.main.key]
+    level, coverage, expected = _worst_level(pit)
+    by = subject.judged.to_numpy(float)[:, 0] if subject.one_input else mean
+    by_name = subject.groups[0].name if subject.one_input else "predicted mean"
+    return Quality(
+        scores=subject.inputs.scores or _own_scores(subject, pits),
+        charts=[
+            _calibration(subject, pits, len(y)),
+            _pit_histogram(subject, pit),
+            *_bins(subject, pit, by, by_name),
+            _sharpness(subject, upper - lower),
+        ],
+        mean_absolute_error=float(np.mean(np.abs(y - mean))),
+        width=float(np.mean(upper - lower)),
+        level=level,
+        coverage=coverage,
+        expected=expected,
+        shifted=pit_uniformity(pit).p_value < 1 - _VERDICT,
+    )
+
+
+def _worst_level(pit: np.ndarray) -> tuple[float, float, tuple[float, float]]:
+    """The level whose coverage chance explains least; 95 % if it explains all."""
+    shares = coverage_curve(pit, LEVELS)
+    low, high = binomial_band(LEVELS, len(pit), _VERDICT)
+    spread = np.sqrt(np.array(LEVELS) * (1 - np.array(LEVELS)) / len(pit))
+    off = np.maximum(low - shares, shares - high) / spread
+    worst = int(np.argmax(off)) if off.max() > 1e-9 else len(LEVELS) - 1
+    return LEVELS[worst], float(shares[worst]), (float(low[worst]), float(high[worst]))
+
+
+def score_rows(table: list[dict], num_rows: int) -> list[dict[str, Any]]:
+    """The scores as text, with what is best and what is off by more than chance."""
+    best = {
+        "log_likelihood": _best(table, "log_likelihood", max),
+        "crps": _best(table, "crps", min),
+    }
+    decimals = {
+        name: decimals_for([_number(row.get(name)) for row in table]) for name in best
+    }
+    rows = []
+    for place, row in enumerate(table):
+        cells = []
+        for name in ("log_likelihood", "crps"):
+            value = _number(row.get(name))
+            known = best[name]
+            first = known is not None and value is not None and value == known
+            text = fixed(value, decimals[name])
+            cells.append({"text": text, "best": first, "off": False})
+        for level in LEVELS:
+            value = _number(row.get(f"coverage_{100 * level:.0f}"))
+            low, high = (float(end) for end in binomial_band(level, num_rows))
+            off = value is not None and not low - 1e-9 <= value <= high + 1e-9
+            cells.append({"text": percent(value), "best": False, "off": off})
+        rows.append(
+            {"name": str(row.get("name", "")), "cells": cells, "main": not place}
+        )
+    return rows
+
+
+def _best(table, name, choose):
+    values = [_number(row.get(name)) for row in table]
+    known = [value for value in values if value is not None]
+    return choose(known) if known else None
+
+
+def _number(value) -> float | None:
+    if value is None or not np.isfinite(float(value)):
+        return None
+    return float(value)
+
+
+def _own_scores(subject: Subject, pits: dict[str, np.ndarray]) -> list[dict]:
+    y, table = subject.judged_target, []
+    ours = np.asarray(subject.judged_predictive[subject.main.key].log_prob(y))
+    for method in subject.fallible:
+        predictive = subject.judged_predictive[method.key]
+        coverage = coverage_curve(pits[method.key], LEVELS)
+        log_likelihoods = np.asarray(predictive.log_prob(y))
+        table.append(
+            {
+                "name": method.name,
+                "log_likelihood": float(np.mean(log_likelihoods)),
+                "gain": paired_difference(ours, log_likelihoods),
+                "crps": float(np.mean(predictive.crps(y))),
+            }
+            | {
+                f"coverage_{100 * level:.0f}": float(share)
+                for level, share in zip(LEVELS, coverage, strict=True)
+            }
+        )
+    return table
+
+
+def _calibration(subject: Subject, pits, num_rows: int) -> dict[str, Any]:
+    chart = Chart(
+        Axis(0, 1, "probability of the interval", percent=True),
+        Axis(0, 1, "share of rows inside", percent=True),
+        title="Calibration curve",
+    )
+    low, high = binomial_band(_CURVE, num_rows)
+    chart.band(_CURVE, low, high, "chance").line([0, 1], [0, 1], "reference")
+    for method in reversed(subject.fallible):
+        curve = coverage_curve(pits[method.key], _CURVE)
+        chart.line(_CURVE, curve, "line", method.key)
+    return _figure(
+        chart.render(),
+        "Calibration",
+        "Share of rows inside central intervals. On the dashed line is right, below "
+        "it intervals are too narrow, above too wide. Grey: chance, level by level.",
+    )
+
+
+def _pit_histogram(subject: Subject, pit: np.ndarray) -> dict[str, Any]:
+    counts, edges = np.histogram(pit, bins=_PIT_BINS, range=(0, 1))
+    low, high = stats.binom.ppf([0.025, 0.975], len(pit), 1 / _PIT_BINS)
+    top = 1.1 * max(counts.max(), high, 1)
+    chart = Chart(
+        Axis(0, 1, "predictive cdf at the target (PIT)"),
+        Axis(0, top, "rows", whole=True),
+        title="PIT histogram",
+    )
+    chart.bar(0, 1, low, high, "chance")
+    for number, left, right in zip(counts, edges[:-1], edges[1:], strict=True):
+        chart.bar(left + 0.004, right - 0.004, 0, number, "bar", subject.main.key)
+    for end in (low, high):
+        chart.line([0, 1], [end, end], "limit")
+    chart.line([0, 1], [len(pit) / _PIT_BINS] * 2, "reference")
+    return _figure(
+        chart.render(),
+        "PIT histogram",
+        "Flat is right. Piled up at both ends: too narrow; in the middle: too wide; "
+        "at one end: shifted. Grey: chance, bar by bar.",
+    )
+
+
+def _bins(subject: Subject, pit, by, by_name: str) -> list[dict[str, Any]]:
+    """Coverage along x or the predicted mean; none where there is but one bin."""
+    num_bins = int(np.clip(len(pit) // 20, 1, 6))
+    found = coverage_by_bin(pit, by, 0.95, num_bins)
+    if len(found) < 2:
+        return []
+    places = np.arange(len(found))
+    words = partial(value_text, subject.groups[0]) if subject.one_input else short
+    lowest = min(0.6, *(part.lower for part in found)) - 0.02
+    ticks = [
+        (float(place), words((part.low + part.high) / 2))
+        for place, part in zip(places, found, strict=True)
+    ]
+    chart = Chart(
+        Axis(-0.5, len(found) - 0.5, f"{by_name}, middle of the bin", ticks),
+        Axis(max(lowest, -0.02), 1.02, "share inside 95 %", percent=True),
+        title="Coverage by bin",
+    )
+    chart.line([-0.5, len(found) - 0.5], [0.95, 0.95], "reference")
+    for place, part in zip(places, found, strict=True):
+        chart.line(
+            [place, place], [part.lower, part.upper], "whisker", subject.main.key
+        )
+    chart.points(
+        places,
+        [part.coverage for part in found],
+        "dots",
+        method=subject.main.key,
+        radius=5,
+        titles=[
+            f"{words(part.low)} to {words(part.high)}: {percent(part.coverage)} of "
+            f"{count(part.num_rows, 'row')}"
+            for part in found
+        ],
+    )
+    return [
+        _figure(
+            chart.render(),
+            "Coverage by bin",
+            "Whether 95 % intervals hold everywhere, not only on average. Lines are "
+            "95 % intervals of the counted share.",
+        )
+    ]
+
+
+def _sharpness(subject: Subject, widths: np.ndarray) -> dict[str, Any]:
+    top = float(np.quantile(widths, 0.99))
+    shown = np.clip(widths, None, top)
+    axis = axis_for(
+        np.append(shown, 0.0), f"width of the 95 % interval of {subject.y_label}", 0.03
+    )
+    counts, edges = np.histogram(shown, bins=24, range=(0, axis.high))
+    chart = Chart(
+        Axis(0, axis.high, axis.label),
+        Axis(0, 1.1 * max(int(counts.max()), 1), "rows", whole=True),
+        title="Sharpness",
+    )
+    gap = 0.06 * (edges[1] - edges[0])
+    for number, left, right in zip(counts, edges[:-1], edges[1:], strict=True):
+        if number:
+            chart.bar(left + gap, right - gap, 0, number, "bar", subject.main.key)
+    middle = float(np.median(widths))
+    chart.line([middle, middle], [0, 1.1 * counts.max()], "reference")
+    return _figure(
+        chart.render(),
+        "Sharpness",
+        f"How wide the 95 % intervals are; half of them are below {nice(middle)} "
+        "(dashed). Narrower is better as long as coverage holds.",
+    )
+
+
+def _figure(svg: Markup, title: str, caption: str) -> dict[str, Any]:
+    return {"svg": svg, "title": title, "caption": caption}

@@ -1,0 +1,162 @@
+"""How training went, and which restart was chosen."""
+
+from typing import Any
+
+import numpy as np
+
+from ncai.diagnostics.training_curves import (
+    NAMES,
+    chosen_restart,
+    history_of,
+    restart_kinds,
+    restart_shares,
+    settled_limits,
+    stage_starts,
+    term_values,
+    terms_of,
+)
+from ncai.report.draw.axes import Axis
+from ncai.report.draw.svg import Chart
+from ncai.report.inputs import Subject
+from ncai.report.words import count, fixed, percent
+
+# The line of a restart that hardly counts, and how far off the scale lines may go.
+_FAINTEST, _FAR = 0.25, 20
+
+
+def training(subject: Subject) -> dict[str, Any]:
+    """Charts of the objective and of each term, the restarts, and words."""
+    model = subject.model
+    notes = [
+        f"{reason[:1].upper()}{reason[1:]}." for reason in model.stop_reasons_ or []
+    ]
+    if model.restarts_lost_:
+        notes.append(
+            f"{count(model.restarts_lost_, 'restart')} became non-finite and were "
+            "dropped."
+        )
+    if getattr(model, "sampler_report_", None) is not None:
+        notes.append(str(model.sampler_report_))
+    try:
+        charts = _charts(model)
+        missing = ""
+    except ValueError as error:
+        charts, missing = [], f"{str(error)[:1].upper()}{str(error)[1:]}"
+    return {
+        "charts": charts,
+        "missing": missing,
+        "notes": notes,
+        "stages": _num_stages(model) > 1,
+        "one_predicts": chosen_restart(model) is not None,
+        "shares_known": restart_shares(model) is not None,
+        "drawn_predict": any(chart["predicts"] for chart in charts),
+        "kinds": _kinds(model),
+        "penalised": any(chart["title"] == NAMES["penalty"] for chart in charts),
+        "restarts": _restarts(model),
+        "score_name": model.score_name_,
+        "seconds": float(model.fit_seconds_),
+        "steps": int(model.n_iter_),
+    }
+
+
+def _num_stages(model) -> int:
+    history = getattr(model, "history_", None) or {"stage": ()}
+    return len(set(history["stage"]))
+
+
+def _charts(model) -> list[dict[str, Any]]:
+    history, chosen = history_of(model)
+    shares = restart_shares(model)
+    charts = []
+    for term in terms_of(history):
+        values = term_values(history, term)
+        known = np.isfinite(values)
+        # A line needs two points, and a constant says nothing.
+        if known.any(axis=1).sum() < 2 or not np.ptp(values[known]):
+            continue
+        charts.append(_chart(history, _strengths(values, chosen, shares), term, values))
+    return charts
+
+
+def _strengths(values, chosen: int | None, shares) -> np.ndarray:
+    """How strongly the line of each restart is drawn; 0 if it does not predict."""
+    count = values.shape[1]
+    if chosen is not None:
+        return (np.arange(count) == chosen).astype(float)
+    if shares is None or not shares[:count].any():
+        return np.zeros(count)
+    return shares[:count] / shares[:count].max()
+
+
+def _chart(history, strengths: np.ndarray, term: str, values) -> dict[str, Any]:
+    steps = np.asarray(history["step"], float)
+    used = steps[np.isfinite(values).any(axis=1)]
+    name = NAMES.get(term, term.replace("_", " "))
+    low, high = settled_limits(values)
+    first, last = float(used[0]), float(used[-1])
+    if first == last:
+        first, last = first - 1, last + 1
+    big = term == "value"
+    chart = Chart(
+        Axis(first, last, "step"),
+        Axis(low, high, name if big else ""),
+        *((760, 300) if big else (300, 190)),
+        title=name,
+        x_ticks=8 if big else 4,
+        y_ticks=5 if big else 4,
+    )
+    for step in stage_starts(history):
+        if first < step < last:
+            chart.line([step, step], [low, high], "reference")
+    # The frame cuts off what is off the scale; far away, so that slopes stay right.
+    far = _FAR * (high - low)
+    shown = np.clip(values, low - far, high + far)
+    alone = np.count_nonzero(strengths) == 1
+    for restart in np.argsort(strengths, kind="stable"):
+        if not strengths[restart]:
+            chart.line(steps, shown[:, restart], "line restart")
+        elif alone:
+            chart.line(steps, shown[:, restart], "line chosen")
+        else:
+            opacity = _FAINTEST + (1 - _FAINTEST) * float(strengths[restart])
+            chart.line(steps, shown[:, restart], "line shared", opacity=opacity)
+    predicts = bool(strengths.any())
+    return {"svg": chart.render(), "title": name, "big": big, "predicts": predicts}
+
+
+def _kinds(model) -> list[dict[str, Any]]:
+    """How many restarts each part of training had, and what share of predictions."""
+    if model.score_name_ == "none":
+        return []
+    kinds, shares = np.array(restart_kinds(model)), restart_shares(model)
+    return [
+        {
+            "name": name,
+            "restarts": count(int((kinds == name).sum()), "restart"),
+            "share": "" if shares is None else percent(shares[kinds == name].sum()),
+        }
+        for name in dict.fromkeys(kinds.tolist())
+    ]
+
+
+def _restarts(model) -> list[dict[str, Any]]:
+    scores = np.asarray(model.restart_scores_, float)
+    if model.score_name_ == "none" or not len(scores):
+        return []
+    chosen, shares = chosen_restart(model), restart_shares(model)
+    finite = scores[np.isfinite(scores)]
+    low, high = (finite.min(), finite.max()) if finite.size else (0.0, 1.0)
+    span = (high - low) or 1.0
+    return [
+        {
+            "number": number,
+            "kind": kind,
+            "score": fixed(float(score)) if np.isfinite(score) else "left out",
+            "bar": round(15 + 85 * (score - low) / span) if np.isfinite(score) else 0,
+            "share": "" if shares is None else percent(shares[number], 1),
+            "chosen": number == chosen,
+        }
+        for number, (score, kind) in enumerate(
+            zip(scores, restart_kinds(model), strict=True)
+        )
+    ]

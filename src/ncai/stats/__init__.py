@@ -1,0 +1,1 @@
+"""Statistics of points and scores of predictions, apart from any model."""

@@ -1,0 +1,1 @@
+"""Cells, the store of what is done, and the runner."""

@@ -1,0 +1,280 @@
+"""`benchmark`: BNN, and BNN+LV by MFVI, NCAI0 and NCAI, on eleven data sets.
+
+The first split of a set selects hyper-parameters, and NCAI0 or NCAI, by validation
+log-likelihood; the others are reported, each with the restart that is best on its
+validation rows.
+"""
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ncai.datasets.synthetic import Part
+from ncai.fitting.fit import Rows, to_data
+from ncai.fitting.noise_recalibration import score_rows
+from ncai.fitting.settings import EXACT_IN_LATENTS
+from ncai.inference.base import Training
+from ncai.inference.iwae import ImportanceWeighted
+from ncai.inference.marginal import Marginal
+from ncai.inference.mean_field import MeanFieldVI
+from ncai.inference.posterior import Fit, GaussianPosterior
+from ncai.model.bnn_lv import Model, Variance
+from ncai.model.networks import MLP, FlatNetwork
+from ncai.objectives.penalties import Penalties
+from ncai.study.engine.cells import Cell, Outcome
+from ncai.study.engine.scales import Scale
+from ncai.study.engine.store import Store
+from ncai.study.experiments.benchmark_scores import score
+from ncai.study.experiments.paper_settings import (
+    DATASETS,
+    FIXED_LATENT_VARIANCE,
+    HIDDEN,
+    METHODS,
+    Point,
+    grid,
+)
+from ncai.study.experiments.problems import Problem, load_problem
+
+
+def make_model(dataset: str, method: str, num_inputs: int, latent_dim: int) -> Model:
+    """Empirical Bayes for s_w, and for s_z unless the paper fixes it."""
+    latent_dim = 0 if method == "bnn" else latent_dim
+    latent = FIXED_LATENT_VARIANCE.get(dataset)
+    return Model(
+        FlatNetwork(MLP(HIDDEN[dataset]), num_inputs, latent_dim, 1),
+        Variance(jnp.asarray(1.0), "empirical"),
+        Variance(jnp.asarray(1.0), "empirical")
+        if latent is None
+        else Variance(jnp.asarray(latent)),
+        Variance(jnp.asarray([0.1])),  # `fixed_noise` has the grid's values
+    )
+
+
+def penalties_at(point: Point) -> Penalties:
+    """With the tolerances of a point of NCAI's grid."""
+    return Penalties(
+        hz_tolerance=point.hz_tolerance,  # pyright: ignore[reportArgumentType]
+        input_tolerance=point.input_tolerance,  # pyright: ignore[reportArgumentType]
+        target_tolerance=point.target_tolerance,  # pyright: ignore[reportArgumentType]
+    )
+
+
+def fit_points(cell: Cell, problem: Problem, points: tuple[Point, ...]) -> Fit:
+    """All points and restarts in one run; restart r has point r modulo their number."""
+    training = Training(
+        num_restarts=cell["restarts"] * len(points),
+        max_steps=cell["max_steps"],
+        warm_start_steps=cell["warm_start_steps"],
+        plateau=cell["plateau"],
+        fixed_noise=tuple(p.noise for p in points),
+    )
+    model = make_model(
+        cell["dataset"],
+        cell["method"],
+        problem.train.inputs.shape[1],
+        cell["latent_dim"],
+    )
+    fitter = make_method(cell["method"], training, points)
+    return fitter.fit(jax.random.key(cell.seed), model, to_data(rows_of(problem.train)))
+
+
+def make_method(method: str, training: Training, points: tuple[Point, ...]):
+    """The paper's methods, and ours from the start of NCAI, at temperature 1."""
+    if method == "marginal":
+        return Marginal(training, start="ncai")
+    if method == "iwae":
+        return ImportanceWeighted(training, start="ncai")
+    return MeanFieldVI(
+        training,
+        start="random" if method in ("bnn", "mfvi") else "ncai",
+        penalties=tuple(map(penalties_at, points)) if method == "ncai" else None,
+    )
+
+
+def rows_of(part: Part) -> Rows:
+    """Rows that count once each."""
+    return Rows(part.inputs, part.targets, np.ones(len(part.inputs)))
+
+
+def validation_scores(fit: Fit, valid: Part) -> np.ndarray:
+    """Average log-likelihood of the validation rows, for each restart."""
+    rows = rows_of(valid)
+    posterior = fit.posterior
+    assert isinstance(posterior, GaussianPosterior)
+    scores = [
+        score_rows(posterior.select(i), rows, jax.random.key(0)).mean()
+        for i in range(posterior.num_components)
+    ]
+    return np.where(fit.alive, scores, -np.inf)
+
+
+class Chosen(NamedTuple):
+    """The fit of a cell that its validation rows like best."""
+
+    problem: Problem
+    posterior: GaussianPosterior
+    row: dict
+
+
+def fit_and_choose(cell: Cell) -> Chosen:
+    """All restarts, of all points if the cell is to select; the best by validation."""
+    problem = load_problem(cell["dataset"], cell["split"])
+    if cell["phase"] == "select":
+        points = grid(cell["dataset"], cell["method"])
+    else:
+        points = (Point(*cell["point"]),)
+    fit = fit_points(cell, problem, points)
+    scores = validation_scores(fit, problem.valid)
+    best = int(np.argmax(scores))
+    by_point = scores.reshape(-1, len(points))
+    row = {
+        "chosen": list(points[best % len(points)].settings()),
+        "validation": float(scores[best]),
+        "validation_by_point": by_point.max(axis=0).tolist(),
+        "points": [list(p.settings()) for p in points],
+        "restarts_lost": int((~fit.alive).sum()),
+        "stop_reasons": list(fit.stop_reasons),
+        "steps": fit.num_steps,
+    }
+    posterior = fit.posterior
+    assert isinstance(posterior, GaussianPosterior)
+    return Chosen(problem, posterior.select(best), row)
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """The study, on all sets and methods or on some.
+
+    Args:
+        name: of the study.
+        title: above its tables.
+        datasets: its sets. A scale that names sets has the last word.
+        methods: those compared.
+        latent_dim: dimensions of z.
+    """
+
+    name: str = "benchmark"
+    title: str = "Benchmark on eleven data sets (main tables, summary tables)"
+    datasets: tuple[str, ...] = DATASETS
+    methods: tuple[str, ...] = METHODS
+    latent_dim: int = 1
+
+    def cells(self, scale: Scale, store: Store) -> list[Cell]:
+        """Selection on split 0; then, with what it chose, the other splits."""
+        cells = []
+        for dataset in self.sets(scale):
+            for method in self.methods:
+                cells.append(self.select_cell(scale, dataset, method))
+                cells += self.report_cells(scale, store, dataset, method)
+        return cells
+
+    def sets(self, scale: Scale) -> tuple[str, ...]:
+        """Its data sets at this scale."""
+        return scale.datasets or self.datasets
+
+    def select_cell(self, scale: Scale, dataset: str, method: str) -> Cell:
+        """The one that chooses a point of the grid."""
+        return self._cell(scale, dataset, method, 0, phase="select")
+
+    def report_cells(
+        self, scale: Scale, store: Store, dataset: str, method: str
+    ) -> list[Cell]:
+        """The splits that count, once a point has been chosen."""
+        found = store.load_row(self.select_cell(scale, dataset, method))
+        if found is None:
+            return []
+        point = tuple(found["chosen"])
+        return [
+            self._cell(scale, dataset, method, number, phase="report", point=point)
+            for number in range(1, scale.splits)
+        ]
+
+    def selected_method(self, scale: Scale, store: Store, dataset: str) -> str | None:
+        """NCAI0 or NCAI, by validation on the first split; None while one is missing.
+
+        This is what the paper's main tables call NCAI.
+        """
+        scores = {}
+        for method in ("ncai0", "ncai"):
+            row = store.load_row(self.select_cell(scale, dataset, method))
+            if row is None:
+                return None
+            scores[method] = row["validation"]
+        return max(scores, key=scores.__getitem__)
+
+    def stops_early(self, scale: Scale) -> bool:
+        """Whether training may end before its last step, once nothing improves."""
+        return scale.name == "paper"
+
+    def _cell(self, scale: Scale, dataset, method, number, **more) -> Cell:
+        return Cell.of(
+            self.name,
+            dataset=dataset,
+            method=method,
+            split=number,
+            restarts=scale.restarts,
+            max_steps=scale.max_steps,
+            warm_start_steps=scale.warm_start_steps,
+            plateau=self.stops_early(scale),
+            latent_dim=self.latent_dim,
+            **more,
+        )
+
+    def run(self, cell: Cell) -> Outcome:
+        """Fit, choose on validation, and score."""
+        problem, posterior, row = fit_and_choose(cell)
+        exact = cell["method"] in EXACT_IN_LATENTS
+        metrics, arrays = score(posterior, problem, cell.seed, exact)
+        return Outcome(row | metrics, arrays)
+
+
+@dataclass(frozen=True)
+class FullLength(Benchmark):
+    """Splits of the benchmark once more, with every step: what stopping early costs."""
+
+    def cells(self, scale: Scale, store: Store) -> list[Cell]:
+        """The reported splits, at the points that the benchmark chose or has to."""
+        return [
+            cell
+            for dataset in self.sets(scale)
+            for method in self.methods
+            for cell in (
+                self.select_cell(scale, dataset, method),
+                *self.report_cells(scale, store, dataset, method),
+            )
+        ]
+
+    def select_cell(self, scale: Scale, dataset: str, method: str) -> Cell:
+        """The benchmark's own."""
+        return BENCHMARK.select_cell(scale, dataset, method)
+
+    def stops_early(self, scale: Scale) -> bool:
+        """Never."""
+        del scale
+        return False
+
+
+BENCHMARK = Benchmark()
+LATENT_DIM = Benchmark(
+    "latent-dim",
+    "The benchmark with two latent dimensions on two real sets (sensitivity)",
+    datasets=("yacht", "lidar"),  # six inputs, and one
+    methods=("mfvi", "ncai0", "ncai"),
+    latent_dim=2,
+)
+TIGHTER_BOUNDS = Benchmark(
+    "tighter-bounds",
+    "The benchmark by tighter bounds: importance-weighted, and z integrated out",
+    datasets=("heavy_tail", "depeweg", "goldberg", "lidar", "yacht"),
+    methods=("iwae", "marginal"),
+)
+# Without NCAI: its penalties take long to reach their full weight, so it stops late.
+FULL_LENGTH = FullLength(
+    "full-length",
+    "The benchmark without its convergence stop, on two sets (sensitivity)",
+    datasets=("heavy_tail", "goldberg"),
+    methods=("bnn", "mfvi", "ncai0"),
+)

@@ -1,0 +1,183 @@
+"""`elbo-ranking`: the ELBO prefers what lies far from the truth (paper, Section 5)."""
+
+from dataclasses import dataclass
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ncai.inference.base import Training
+from ncai.inference.map import MAP
+from ncai.inference.mean_field import MeanFieldVI
+from ncai.inference.posterior import GaussianPosterior
+from ncai.model.mean_field import gaussian_kl
+from ncai.study.engine.cells import Cell, Outcome
+from ncai.study.engine.scales import Scale
+from ncai.study.engine.store import Store
+from ncai.study.experiments.ground_truth import (
+    GROUND_TRUTH_SETS,
+    WEIGHT_VARIANCE,
+    KnownProblem,
+    cells_of,
+    known_problem,
+)
+from ncai.study.output.tables.write import Entry, Table, pick, published
+from ncai.types import Unknowns
+
+# Our names, and those of the published numbers.
+STARTS = {
+    "fixed": "fixed_at_gt",
+    "truth": "gt",
+    "map": "map",
+    "random": "random",
+    "ncai0": "ncai_lambda0",
+}
+
+
+@dataclass(frozen=True)
+class ElboRanking:
+    """The study."""
+
+    name: str = "elbo-ranking"
+    title: str = "ELBO by initialisation (tab:elbo-rankings, fig:bimodal-global-optima)"
+
+    def cells(self, scale: Scale, store: Store) -> list[Cell]:
+        """A cell for each set, draw and start.
+
+        Without the convergence stop: from the truth and from the mode the ELBO goes on
+        rising for all its steps, too slowly for the stop, and their order with it.
+        """
+        del store
+        more = {"warm_start_steps": scale.warm_start_steps, "plateau": False}
+        return cells_of(
+            self.name, scale, *({"start": start} | more for start in STARTS)
+        )
+
+    def run(self, cell: Cell) -> Outcome:
+        """The best final ELBO of the restarts."""
+        known = known_problem(cell["dataset"], cell["draw"])
+        key = jax.random.key(cell.seed)
+        training = Training(
+            num_restarts=cell["restarts"],
+            max_steps=cell["max_steps"],
+            warm_start_steps=cell["warm_start_steps"],
+            settle_steps=cell["max_steps"] // 3,
+            plateau=cell["plateau"],
+        )
+        fit = self._method(cell, known, training).fit(key, known.model, known.data)
+        final = np.where(fit.alive, final_level(fit.history["elbo"]), -np.inf)
+        best = int(np.argmax(final))
+        posterior = fit.posterior
+        assert isinstance(posterior, GaussianPosterior)
+        kept = posterior.select(best)
+        row = {
+            "elbo": float(final[best]),
+            "elbo_by_restart": final.tolist(),
+            "stop_reasons": list(fit.stop_reasons),
+        }
+        arrays = {
+            "weight_mean": np.asarray(kept.mean.weights[0], np.float32),
+            "weight_std": np.asarray(kept.scale.weights[0], np.float32),
+            "latent_mean": np.asarray(kept.mean.latents[0, :, 0], np.float32),
+        }
+        return Outcome(row, arrays)
+
+    def _method(self, cell: Cell, known: KnownProblem, training: Training):
+        start = cell["start"]
+        if start == "random":
+            return MeanFieldVI(training, start="random")
+        if start == "ncai0":
+            return MeanFieldVI(training, start="ncai")
+        if start == "map":
+            return MeanFieldVI(training, start=self._modes(cell, known, training))
+        return MeanFieldVI(training, start=known.truth, hold_means=start == "fixed")
+
+    def _modes(self, cell: Cell, known: KnownProblem, training: Training) -> Unknowns:
+        """Joint modes from the truth, and from W_true with Z drawn from its prior."""
+        num = training.num_restarts
+        width = float(np.sqrt(known.model.latent_variance.value))
+        shape = known.truth.latents.shape
+        key = jax.random.fold_in(jax.random.key(cell.seed), 1)
+        drawn = width * jax.random.normal(key, (num - 1, *shape))
+        starts = Unknowns(
+            jnp.broadcast_to(known.truth.weights, (num, known.truth.weights.size)),
+            jnp.concatenate([known.truth.latents[None], drawn]),
+            known.truth.log_noise_var,
+        )
+        fit = MAP(training, given=starts).fit(key, known.model, known.data)
+        posterior = fit.posterior
+        assert isinstance(posterior, GaussianPosterior)
+        return posterior.mean
+
+
+def final_level(elbo) -> np.ndarray:
+    """Mean of the last records, for each restart; stages without an ELBO left NaN."""
+    last = np.asarray(elbo[-min(4, len(elbo)) :])
+    there = ~np.isnan(last)
+    count = np.maximum(there.sum(axis=0), 1).astype(last.dtype)
+    return np.where(there, last, 0.0).sum(axis=0) / count
+
+
+def _kl_of_weights(outcome: Outcome) -> float:
+    """KL[q(W) || p(W)] at the end of training: a part of minus the ELBO."""
+    mean, std = (
+        jnp.asarray(outcome.arrays[f"weight_{part}"]) for part in ("mean", "std")
+    )
+    return float(gaussian_kl(mean, std, jnp.asarray(WEIGHT_VARIANCE)))
+
+
+def tables(scale: Scale, store: Store) -> list[Table]:
+    """Ranks by draw, as the paper has them, and the ELBOs themselves."""
+    theirs = published()
+    out = []
+    for dataset in GROUND_TRUTH_SETS:
+        elbos: dict[str, dict[int, float]] = {}
+        from_prior: dict[str, list[float]] = {start: [] for start in STARTS}
+        for cell in ELBO_RANKING.cells(scale, store):
+            found = store.load(cell)
+            if cell["dataset"] == dataset and found is not None:
+                by_draw = elbos.setdefault(cell["start"], {})
+                by_draw[cell["draw"]] = found.row["elbo"]
+                from_prior[cell["start"]].append(_kl_of_weights(found))
+        draws = [d for d in range(scale.draws) if all(d in e for e in elbos.values())]
+        if len(elbos) < len(STARTS) or not draws:
+            continue
+        ranks = {
+            draw: sorted(STARTS, key=lambda s, d=draw: elbos[s][d]) for draw in draws
+        }
+        ranking = pick(theirs, label="tab:elbo-rankings", dataset=dataset)
+        rows = []
+        for draw in draws:
+            printed = pick(ranking, draw=draw + 1).sort_values(by="value")["method"]
+            rows.append(
+                (str(draw + 1), " < ".join(ranks[draw]), " < ".join(map(str, printed)))
+            )
+        out.append(
+            Table(
+                f"elbo_ranking_{dataset}",
+                f"Initialisations from lowest to highest ELBO, {dataset}",
+                ("draw", "ours", "published"),
+                tuple(rows),
+                "Draws are our own, so rows are not paired.",
+            )
+        )
+        levels = pick(theirs, metric="elbo", dataset=dataset)
+        rows = []
+        for start, label in STARTS.items():
+            other = Entry.of(pick(levels, method=label)["value"].tolist())
+            ours = Entry.of(list(elbos[start].values()))
+            kl = f"{np.mean(from_prior[start]):.0f}"
+            rows.append((start, str(ours), str(other), kl))
+        out.append(
+            Table(
+                f"elbo_levels_{dataset}",
+                f"Best ELBO of the restarts, {dataset}",
+                ("start", "ours", "published", "KL of W, ours"),
+                tuple(rows),
+                "Mean ± std over draws.",
+            )
+        )
+    return out
+
+
+ELBO_RANKING = ElboRanking()

@@ -1,0 +1,1 @@
+"""Tables, figures, claims and the page of the study."""

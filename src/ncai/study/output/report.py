@@ -1,0 +1,120 @@
+"""One page with everything: the claims, every table and every figure of the studies."""
+
+import base64
+import datetime
+import html
+import platform
+from importlib.metadata import version
+from pathlib import Path
+
+import jinja2
+
+from ncai.runtime.atomic_write import replacing
+from ncai.study.engine.run import Study
+from ncai.study.engine.scales import Scale
+from ncai.study.engine.store import Store
+from ncai.study.output.claims.verdicts import claims_table
+from ncai.study.output.figures.draw import write_figures
+from ncai.study.output.tables.write import BOLD, Table
+from ncai.study.registry import TABLES
+
+PACKAGES = ("ncai", "jax", "jaxlib", "numpy", "scipy", "optax", "blackjax")
+PAGE = """<!doctype html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>The paper's experiments, {{ scale }} scale</title>
+<style>
+body { font: 15px/1.5 system-ui, sans-serif; margin: 2rem auto; max-width: 1200px;
+  padding: 0 1rem; color: #222; background: #fff; }
+h1, h2, h3 { line-height: 1.2; }
+h2 { margin-top: 3rem; border-bottom: 1px solid #ccc; padding-bottom: .3rem; }
+.scroll { overflow-x: auto; }
+table { border-collapse: collapse; font-size: 13px; }
+th, td { padding: .3rem .7rem; text-align: left; border-bottom: 1px solid #e4e4e4;
+  vertical-align: top; }
+th { border-bottom: 2px solid #999; }
+td { font-variant-numeric: tabular-nums; }
+img { max-width: 100%; }
+.note { color: #555; font-size: 13px; }
+nav a { margin-right: 1rem; }
+</style>
+</head>
+<body>
+<h1>The paper's experiments</h1>
+<p>Scale <b>{{ scale }}</b>; written {{ date }} with <code>ncai study report --scale
+{{ scale }}</code>. {{ versions }}.</p>
+<nav><a href="#claims">Claims</a>{% for s in studies %}<a href="#{{ s.name }}">
+{{ s.name }}</a>{% endfor %}</nav>
+<h2 id="claims">Claims</h2>
+{{ claims }}
+{% for s in studies %}
+<h2 id="{{ s.name }}">{{ s.title }}</h2>
+<p class="note">{{ s.state }}</p>
+{% for f in s.figures %}
+<p><img alt="{{ f.name }}" src="data:image/png;base64,{{ f.data }}"></p>
+{% endfor %}
+{% for t in s.tables %}{{ t }}{% endfor %}
+{% endfor %}
+</body>
+</html>
+"""
+
+
+def table_html(table: Table) -> str:
+    """With its heading and note; text is escaped, **bold** becomes bold."""
+
+    def text(cell: str) -> str:
+        return BOLD.sub(r"<b>\1</b>", html.escape(cell))
+
+    head = "".join(f"<th>{text(column)}</th>" for column in table.columns)
+    body = "".join(
+        "<tr>" + "".join(f"<td>{text(cell)}</td>" for cell in row) + "</tr>"
+        for row in table.rows
+    )
+    return (
+        f"<h3>{text(table.title)}</h3><div class='scroll'><table><thead><tr>{head}</tr>"
+        f"</thead><tbody>{body}</tbody></table></div>"
+        f"<p class='note'>{text(table.note)}</p>"
+    )
+
+
+def write_report(studies: list[Study], scale: Scale, store: Store) -> Path:
+    """FOLDER/report.html: complete in itself, from the results so far."""
+    store.folder.mkdir(parents=True, exist_ok=True)
+    shown = []
+    for study in studies:
+        cells = study.cells(scale, store)
+        done = sum(store.is_done(cell) for cell in cells)
+        paths = write_figures(study.name, scale, store, store.folder / "figures")
+        found = TABLES[study.name](scale, store) if study.name in TABLES else []
+        shown.append(
+            {
+                "name": study.name,
+                "title": study.title,
+                "state": f"{done} of {len(cells)} cells done.",
+                "figures": [
+                    {
+                        "name": path.stem,
+                        "data": base64.b64encode(path.read_bytes()).decode(),
+                    }
+                    for path in paths
+                ],
+                "tables": [table_html(table) for table in found],
+            }
+        )
+    # Titles are our own and tables escape their cells, so nothing is escaped twice.
+    page = jinja2.Environment(autoescape=False).from_string(PAGE)
+    versions = ", ".join(f"{name} {version(name)}" for name in PACKAGES)
+    text = page.render(
+        scale=scale.name,
+        date=datetime.date.today().isoformat(),
+        versions=f"Python {platform.python_version()}, {versions}",
+        claims=table_html(claims_table(scale, store)),
+        studies=shown,
+    )
+    path = store.folder / "report.html"
+    with replacing(path) as temporary:
+        Path(temporary).write_text(text)
+    return path

@@ -1,0 +1,1 @@
+"""Tables of the studies, ours beside the published numbers."""

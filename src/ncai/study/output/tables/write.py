@@ -1,0 +1,189 @@
+"""Tables of a study: ours beside the published, as Markdown, CSV and LaTeX."""
+
+import math
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.resources import files
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from ncai.runtime.atomic_write import replacing
+from ncai.study.engine.cells import Cell
+
+BOLD = re.compile(r"\*\*(.+?)\*\*")
+# Not a star, which would be part of bold in Markdown.
+DIFFERS = "†"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """Mean and standard deviation over so many splits; NaN where there is none."""
+
+    mean: float
+    std: float
+    count: int
+
+    @classmethod
+    def of(cls, values: Sequence[float]) -> "Entry":
+        """From the values of the splits."""
+        numbers = np.asarray([v for v in values if v is not None], float)
+        numbers = numbers[~np.isnan(numbers)]
+        if not len(numbers):
+            return cls(math.nan, math.nan, 0)
+        std = float(numbers.std(ddof=1)) if len(numbers) > 1 else math.nan
+        return cls(float(numbers.mean()), std, len(numbers))
+
+    def __str__(self) -> str:
+        if self.count == 0:
+            return ""
+        if math.isnan(self.std):
+            return f"{self.mean:.3f}"
+        return f"{self.mean:.3f} ± {self.std:.3f}"
+
+    def differs_from(self, other: "Entry") -> bool:
+        """By more than two pooled standard errors; no, where these are not known."""
+        if math.isnan(self.std) or math.isnan(other.std):
+            return False
+        pooled = sum(e.std**2 / e.count for e in (self, other))
+        rounding = 1e-6 * max(abs(self.mean), abs(other.mean))
+        return abs(self.mean - other.mean) > max(2 * math.sqrt(pooled), rounding)
+
+
+@dataclass(frozen=True)
+class Table:
+    """Cells of text under column names, with a title and a note.
+
+    Args:
+        name: of its files.
+        title: above it.
+        columns: names.
+        rows: as many strings as there are columns, each; **bold** as in Markdown.
+        note: below it.
+    """
+
+    name: str
+    title: str
+    columns: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+    note: str = ""
+
+    def markdown(self) -> str:
+        """With a heading."""
+        lines = [f"### {self.title}", "", "| " + " | ".join(self.columns) + " |"]
+        lines.append("|" + "---|" * len(self.columns))
+        lines += ["| " + " | ".join(row) + " |" for row in self.rows]
+        return "\n".join([*lines, "", self.note]).rstrip() + "\n"
+
+    def latex(self) -> str:
+        """A tabular in a table."""
+        caption = f"{self.title}. {self.note}" if self.note else self.title
+        lines = [r"\begin{table}", r"\centering"]
+        lines.append(r"\begin{tabular}{l" + "r" * (len(self.columns) - 1) + "}")
+        lines.append(" & ".join(latex_text(c) for c in self.columns) + r" \\ \hline")
+        lines += [" & ".join(latex_text(c) for c in row) + r" \\" for row in self.rows]
+        lines += [
+            r"\end{tabular}",
+            rf"\caption{{{latex_text(caption)}}}",
+            r"\end{table}",
+        ]
+        return "\n".join(lines) + "\n"
+
+    def frame(self) -> pd.DataFrame:
+        """As data, without marks."""
+        plain = [[BOLD.sub(r"\1", c) for c in row] for row in self.rows]
+        return pd.DataFrame(plain, columns=list(self.columns))
+
+    def write(self, folder: Path) -> None:
+        """NAME.md, NAME.csv and NAME.tex."""
+        folder.mkdir(parents=True, exist_ok=True)
+        texts = {
+            ".md": self.markdown(),
+            ".csv": self.frame().to_csv(index=False),
+            ".tex": self.latex(),
+        }
+        for ending, text in texts.items():
+            with replacing(folder / f"{self.name}{ending}") as temporary:
+                Path(temporary).write_text(text)
+
+
+LATEX = str.maketrans(
+    {
+        "\\": r"\textbackslash{}",
+        "±": r"$\pm$",
+        "†": r"$\dagger$",
+        "λ": r"$\lambda$",
+        "<": "$<$",
+        ">": "$>$",
+        **{c: rf"\{c}" for c in "&%$#_{}"},
+    }
+)
+
+
+def latex_text(text: str) -> str:
+    """With LaTeX's own characters escaped and **bold** turned into its command."""
+    return BOLD.sub(r"\\textbf{\1}", text.translate(LATEX))
+
+
+def write_csv(frame: pd.DataFrame, path: Path) -> None:
+    """Whole or not at all."""
+    with replacing(path) as temporary:
+        frame.to_csv(temporary, index=False)
+
+
+def published() -> pd.DataFrame:
+    """The paper's numbers: label of its table, dataset, method, metric, value, std."""
+    source = files("ncai.study").joinpath("published.csv")
+    with source.open() as file:
+        return pd.read_csv(file)
+
+
+def pick(frame: pd.DataFrame, **values) -> pd.DataFrame:
+    """The lines that have all of these values."""
+    kept = np.ones(len(frame), bool)
+    for name, value in values.items():
+        kept &= frame[name].to_numpy() == value
+    return pd.DataFrame(frame.iloc[np.flatnonzero(kept)])
+
+
+def done_cells(study, scale, store) -> list[tuple[Cell, dict]]:
+    """The study's own cells that are done, with their rows."""
+    found = ((cell, store.load_row(cell)) for cell in study.cells(scale, store))
+    return [(c, row) for c, row in found if row is not None and c.study == study.name]
+
+
+def tidy(study, scale, store, keep_lists: bool = False) -> pd.DataFrame:
+    """A line for each done cell: its settings and every single value that it found."""
+    lines = [
+        {
+            name: value
+            for name, value in (dict(cell.settings) | row).items()
+            if keep_lists or not isinstance(value, list | tuple)
+        }
+        for cell, row in done_cells(study, scale, store)
+    ]
+    return pd.DataFrame(lines)
+
+
+def side_by_side(ours: Entry, theirs: Entry, larger_is_better: bool | None) -> str:
+    """`ours (theirs)`; the better in bold, and a mark where they truly differ."""
+    mark = DIFFERS if ours.differs_from(theirs) else ""
+    own, other = f"{ours}{mark}", str(theirs)
+    if not ours.count:
+        return f"({other})" if theirs.count else ""
+    if not theirs.count:
+        return own
+    if larger_is_better is not None and ours.mean != theirs.mean:
+        if (ours.mean > theirs.mean) == larger_is_better:
+            own = f"**{own}**"
+        else:
+            other = f"**{other}**"
+    return f"{own} ({other})"
+
+
+MARK_NOTE = f"{DIFFERS} differs by more than two pooled standard errors."
+PUBLISHED_NOTE = (
+    f"Ours (published), mean ± std over splits; the better in bold. {MARK_NOTE}"
+)

@@ -1,0 +1,1 @@
+"""A table and its model: read, fit, predict, inspect."""

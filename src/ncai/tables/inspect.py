@@ -1,0 +1,195 @@
+"""`ncai inspect` and `ncai diagnose`: what a model file says, without running it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+from ncai.estimators.model_file import read_file
+
+MOST_SHOWN = 30
+# Settings that a person looks for first, and those that only some methods read.
+_FIRST = ("inference", "preset", "hidden", "activation", "latent_dim", "n_restarts")
+_FIRST = (*_FIRST, "max_steps", "time_limit", "target_transform")
+_SAMPLERS = ("hmc", "hmc_marginal")
+_OF_SAMPLERS = ("n_chains", "n_draws", "n_warmup")
+_OF_NCAI = ("hz_weight", "hz_tolerance", "hz_slack", "offdiagonal_weight")
+_OF_NCAI = (*_OF_NCAI, "dependence_weight", "input_tolerance", "target_tolerance")
+_OF_NCAI = (*_OF_NCAI, "multipliers", "penalise", "ramp_fraction")
+_NOT_SHOWN = ("progress", "random_state", "rounding_steps")
+_LEARNED = {
+    "none": "learned as it is",
+    "log": "learned as its logarithm",
+    "yeo_johnson": "learned as a power of it (Yeo-Johnson)",
+}
+
+
+def inspect_model(path: str | Path) -> dict[str, Any]:
+    """What a model file tells of itself."""
+    header, arrays = read_file(path)
+    table = header.get("table") or {}
+    preparer = table.get("preparer") or {}
+    given = header.get("params") or {}
+    # Presets filled in; what is not stored there is as it was given.
+    settings = {**given, **(header.get("settings") or {})}
+    reasons = header.get("stop_reasons") or []
+    return {
+        "file": str(path),
+        "bytes": Path(path).stat().st_size,
+        "estimator": header.get("estimator"),
+        "ncai": header.get("ncai"),
+        "versions": header.get("versions") or {},
+        "target": table.get("target"),
+        "columns": preparer.get("notes") or {},
+        "warnings": preparer.get("warnings") or [],
+        "inputs": header.get("feature_names"),
+        "num_inputs": (header.get("dims") or [None])[0],
+        "num_weights": header.get("num_weights"),
+        "settings": settings,
+        # The one that repeats the fit; None if none was given.
+        "seed": given.get("random_state"),
+        "stop_reasons": reasons,
+        "cut_short": cut_short(reasons, header.get("n_iter")),
+        "fit_seconds": header.get("fit_seconds"),
+        "interrupted": header.get("interrupted"),
+        "num_train": table.get("num_train"),
+        "num_valid": table.get("num_valid"),
+        "num_test": table.get("num_test"),
+        "scores": table.get("scores") or [],
+        "diagnosis": table.get("diagnosis"),
+        "command": table.get("command"),
+        "holds_training_rows": "training.inputs" in arrays,
+        "arrays": {name: list(array.shape) for name, array in arrays.items()},
+    }
+
+
+def shown_lines(found: dict[str, Any]) -> list[tuple[str, str]]:
+    """The same for a person: labels and texts."""
+    versions = ", ".join(
+        f"{name} {number}"
+        for name, number in {"ncai": found["ncai"], **found["versions"]}.items()
+    )
+    rows = []
+    if found["num_train"]:
+        rows = [("Rows", rows_sentence(found))]
+    lines = [
+        ("File", f"{found['file']} ({found['bytes']:,} bytes)"),
+        ("Model", f"{found['estimator']}, {found['num_weights']} weights"),
+        ("Written by", versions),
+        ("Target", learned_as(found["settings"], found["target"])),
+        ("Inputs", _names(found)),
+        ("Settings", _settings_text(found["settings"])),
+        ("Seed", "none given" if found["seed"] is None else str(found["seed"])),
+        *rows,
+        *zip(("Stages", *[""] * 9), found["stop_reasons"], strict=False),
+        *([("Note", found["cut_short"])] if found["cut_short"] else []),
+        *zip(("Warnings", *[""] * 99), found["warnings"], strict=False),
+    ]
+    if found["diagnosis"]:
+        lines += [
+            ("Latent", found["diagnosis"].get("independence_verdict", "")),
+            ("", found["diagnosis"].get("prior_verdict", "")),
+        ]
+    if found["command"]:
+        lines.append(("Command", found["command"]))
+    return lines
+
+
+def rows_sentence(counts: Mapping[str, Any]) -> str:
+    """How many rows were used for what."""
+    parts = [f"{counts['num_train']} trained on"]
+    if counts.get("num_valid"):  # files of earlier versions have none
+        parts.append(f"{counts['num_valid']} to choose among restarts")
+    if counts["num_test"]:
+        parts.append(f"{counts['num_test']} kept apart to score the result")
+    return ", ".join(parts)
+
+
+def learned_as(settings: Mapping[str, Any], target: str | None = None) -> str:
+    """Which transform of the target was learned, and how it is rounded, in words."""
+    name = settings.get("target_transform") or "none"
+    learned = _LEARNED.get(name, f"learned as {name} of it")
+    steps = settings.get("rounding_steps") or ()
+    if any(steps):
+        shown = ", ".join(f"{step:g}" if step else "none" for step in steps)
+        learned += (
+            f"; it comes in steps of {shown}, and so do predicted quantiles, intervals "
+            "and samples (means do not)"
+        )
+    return f"{target}, {learned}" if target else learned
+
+
+def cut_short(stop_reasons: Sequence[str], num_steps: int | None) -> str | None:
+    """A sentence if the time limit ended the training before it was done."""
+    if not stop_reasons and num_steps == 0:
+        return (
+            "the time limit was over before the first step, so that nothing was "
+            "learned: give it more time."
+        )
+    # Trials have a small share of the time anyway, and only choose a transform; but
+    # where no time was left for more they are all that there is.
+    main = [one for one in stop_reasons if not one.startswith("trial ")]
+    cut = [one for one in main or stop_reasons if ": time limit" in one]
+    if not cut:
+        return None
+    done = cut[-1].partition("time limit ")[2]
+    return (
+        f"the time limit cut training short, {done}: more time may well give better "
+        "predictions."
+    )
+
+
+def _settings_text(settings: Mapping[str, Any]) -> str:
+    """Settings that the method reads, the main ones first."""
+    inference = settings.get("inference")
+    left_out = {
+        *_NOT_SHOWN,
+        *(() if inference in _SAMPLERS else _OF_SAMPLERS),
+        *(() if inference in ("ncai", "iwae") else _OF_NCAI),
+    }
+    names = [*_FIRST, *(name for name in settings if name not in _FIRST)]
+    return ", ".join(
+        f"{name}={_plain(settings[name])}"
+        for name in names
+        if settings.get(name) is not None and name not in left_out
+    )
+
+
+def _plain(value: Any) -> str:
+    """Without blanks, as an option takes it: 50,50."""
+    return ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
+
+
+def _names(found: dict[str, Any]) -> str:
+    names = found["inputs"]
+    if not names:
+        return f"{found['num_inputs']}, without names"
+    more = f", and {len(names) - MOST_SHOWN} more" if len(names) > MOST_SHOWN else ""
+    return f"{len(names)}: {', '.join(names[:MOST_SHOWN])}{more}"
+
+
+def diagnose_model(path: str | Path):
+    """The diagnosis that a file keeps, or else one of the training rows it keeps."""
+    header, arrays = read_file(path)
+    if (header.get("dims") or [0, 0])[1] == 0:
+        raise ValueError(f"{path} has no z to diagnose: its latent_dim is 0.")
+    kept = (header.get("table") or {}).get("diagnosis")
+    if kept:
+        from ncai.diagnostics.latents import LatentDiagnosis
+
+        names = {field.name for field in fields(LatentDiagnosis)}
+        if names <= set(kept):
+            # What JSON has no word for was infinite.
+            values: dict[str, Any] = {
+                name: float("inf") if kept[name] in (None, "inf") else kept[name]
+                for name in names
+            }
+            return LatentDiagnosis(**values)
+    if "training.inputs" not in arrays:
+        raise ValueError(
+            f"{path} keeps neither a diagnosis nor the training rows: fit it with "
+            "`ncai fit` to the end, or save it with include_training=True."
+        )
+    from ncai.estimators.bnn_lv import BNNLVRegressor
+
+    return BNNLVRegressor.load(path).diagnose()

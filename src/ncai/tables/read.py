@@ -1,0 +1,261 @@
+"""Tables in, whole or piece by piece: CSV, TSV, gzip, Parquet, standard input.
+
+Text columns stay text, and nothing here judges what is in a column.
+"""
+
+import csv
+import gzip
+import io
+import re
+import sys
+import warnings
+import zlib
+from collections.abc import Callable, Collection, Generator, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Any, BinaryIO
+
+import numpy as np
+import pandas as pd
+
+from ncai.runtime.atomic_write import require_file
+from ncai.tables.text_format import text_form
+
+STANDARD_INPUT = "-"
+TEXT_ENDINGS = {".csv": ",", ".csv.gz": ",", ".tsv": "\t", ".tsv.gz": "\t"}
+PARQUET_ENDINGS = (".parquet", ".pq")
+ENDINGS = (*TEXT_ENDINGS, *PARQUET_ENDINGS)
+# A piece of this many rows takes some tens of megabytes with a hundred columns.
+CHUNK_ROWS = 10_000
+_LOOK = 8192  # bytes at the start that tell how a table is written
+_GZIP, _PARQUET = b"\x1f\x8b", b"PAR1"
+# Takes values beyond the last name, which pandas drops in silence where a piece begins.
+_BEYOND = "\0"
+_NO_TEXT = (
+    "{} is not text in UTF-8 (or in UTF-16 with a byte-order mark), which a table must "
+    "be: save it in that encoding."
+)
+
+
+class TableError(ValueError):
+    """A table that cannot be used, in one sentence."""
+
+
+# ----- Reading ------------------------------------------------------------------------
+
+
+def read_table(path: str | Path, text_columns: Collection[str] = ()) -> pd.DataFrame:
+    """All columns of a table with a header line; what is in them is not checked."""
+    (frame,) = read_chunks(path, None, text_columns)
+    return frame
+
+
+def read_chunks(
+    path: str | Path,
+    num_rows: int | None = CHUNK_ROWS,
+    text_columns: Collection[str] = (),
+) -> Iterator[pd.DataFrame]:
+    """The rows of a table in pieces, whose index counts rows from 0 on.
+
+    Args:
+        path: a file, or "-" for standard input.
+        num_rows: of a piece; None gives the whole table as one.
+        text_columns: columns of a text file to read as they are written, so that no
+            piece takes them for something else than another piece did.
+    """
+    with _opened(path) as (stream, kind, name):
+        if kind == "parquet":
+            pieces = _parquet_pieces(stream, num_rows, name)
+        else:
+            pieces = _text_pieces(stream, kind, num_rows, text_columns, name)
+        first_row = 0
+        # Closed before the stream is, also where nobody asks for the rest.
+        with closing(pieces):
+            for piece in pieces:
+                if len(piece):
+                    piece.index = pd.RangeIndex(first_row, first_row + len(piece))
+                    first_row += len(piece)
+                    yield piece
+        if not first_row:
+            raise TableError(f"{name} has column names but no rows.")
+
+
+@contextmanager
+def _opened(path: str | Path) -> Iterator[tuple[Any, str, str]]:
+    """A binary stream, "parquet" or the usual separator, and what to call it."""
+    if str(path) == STANDARD_INPUT:
+        name = "standard input"
+        stream: Any = getattr(sys.stdin, "buffer", sys.stdin)
+        if not hasattr(stream, "peek"):
+            stream = io.BufferedReader(stream)
+        start = stream.peek(_LOOK)[:_LOOK]
+        if start.startswith(_GZIP):
+            stream = io.BufferedReader(gzip.open(stream))  # pyright: ignore
+            start = stream.peek(_LOOK)[:_LOOK]
+        if start.startswith(_PARQUET):
+            # Its table of contents stands at the end.
+            yield io.BytesIO(stream.read()), "parquet", name
+        else:
+            yield stream, ",", name
+        return
+    path = Path(path)
+    if path.is_dir():
+        raise IsADirectoryError(f"{path} is a folder, not a table.")
+    kind = _kind(path)
+    require_file(path, "file")
+    opener: Callable[..., Any] = gzip.open if path.suffix.lower() == ".gz" else open
+    with opener(path, "rb") as stream:
+        yield stream, kind, str(path)
+
+
+def _kind(path: Path) -> str:
+    lower = path.name.lower()
+    if lower.endswith(PARQUET_ENDINGS):
+        return "parquet"
+    for ending, separator in TEXT_ENDINGS.items():
+        if lower.endswith(ending):
+            return separator
+    raise TableError(
+        f"{path} does not say what kind of table it is: its name must end in "
+        f"{', '.join(ENDINGS)}."
+    )
+
+
+def _text_pieces(
+    stream: BinaryIO,
+    separator: str,
+    num_rows: int | None,
+    text_columns: Collection[str],
+    name: str,
+) -> Generator[pd.DataFrame, None, None]:
+    """Pieces of a text table, its header read apart: pandas would rename doubles."""
+    try:
+        buffered = stream if hasattr(stream, "peek") else io.BufferedReader(stream)  # pyright: ignore
+        form = text_form(buffered.peek(_LOOK)[:_LOOK], separator)  # pyright: ignore
+        if form is None:
+            raise TableError(_NO_TEXT.format(name))
+        if assumed := form.assumed(separator):
+            warnings.warn(f"{name} is read {', '.join(assumed)}.", stacklevel=2)
+        separator = form.separator
+        with _as_text(buffered, form.encoding) as text:
+            header = _header(text, separator, name)
+            pieces = pd.read_csv(
+                text,
+                sep=separator,
+                header=None,
+                names=[*header, _BEYOND],
+                index_col=False,
+                skipinitialspace=True,
+                low_memory=False,
+                dtype={column: str for column in (*text_columns, _BEYOND)},
+                chunksize=num_rows or sys.maxsize,
+            )
+            first_row = 0
+            while (piece := _next_piece(pieces)) is not None:
+                _refuse_long_lines(piece, len(header), first_row, name)
+                first_row += len(piece)
+                yield piece.drop(columns=_BEYOND)
+    except pd.errors.EmptyDataError:
+        raise TableError(f"{name} has column names but no rows.") from None
+    except pd.errors.ParserWarning:
+        raise TableError(
+            f"{name} has rows with more values than the first line has names."
+        ) from None
+    except UnicodeDecodeError:
+        raise TableError(_NO_TEXT.format(name)) from None
+    except TableError:
+        raise
+    except (ValueError, OSError, EOFError, zlib.error, csv.Error) as error:
+        raise TableError(_why_unreadable(name, str(error))) from None
+
+
+def _refuse_long_lines(
+    piece: pd.DataFrame, num_names: int, first_row: int, name: str
+) -> None:
+    long = np.flatnonzero(piece[_BEYOND].notna())
+    if len(long):
+        raise TableError(
+            f"line {first_row + long[0] + 2} of {name} has more values than the first "
+            f"line has names, which are {num_names}."
+        )
+
+
+def _next_piece(pieces: Iterator[pd.DataFrame]) -> pd.DataFrame | None:
+    with warnings.catch_warnings():
+        # Rows longer than the header lose values, about which pandas only warns.
+        warnings.simplefilter("error", pd.errors.ParserWarning)
+        return next(pieces, None)
+
+
+@contextmanager
+def _as_text(stream: Any, encoding: str) -> Iterator[io.TextIOWrapper]:
+    """The stream as text, left open at the end: it is for its opener to close."""
+    text = io.TextIOWrapper(stream, encoding=encoding, newline="")
+    try:
+        yield text
+    finally:
+        text.detach()
+
+
+def _header(text: io.TextIOWrapper, separator: str, name: str) -> list[str]:
+    lines = csv.reader(text, delimiter=separator, skipinitialspace=True)
+    header = next((line for line in lines if line), None)
+    if header is None:
+        raise TableError(f"{name} is empty; it must start with a line of column names.")
+    header = [column.strip() for column in header]
+    if "" in header:
+        raise TableError(
+            f"{name} has no name for column {header.index('') + 1}: the first line "
+            "must name every column."
+        )
+    _refuse_doubles(header, name)
+    return header
+
+
+def _parquet_pieces(
+    stream: BinaryIO, num_rows: int | None, name: str
+) -> Generator[pd.DataFrame, None, None]:
+    pyarrow = require_pyarrow(name)
+    from pyarrow.parquet import ParquetFile
+
+    try:
+        file = ParquetFile(stream)
+        _refuse_doubles(list(file.schema_arrow.names), name)
+        if num_rows is None:
+            yield file.read().to_pandas()
+            return
+        for batch in file.iter_batches(batch_size=num_rows):
+            yield batch.to_pandas()
+    except (pyarrow.ArrowException, OSError) as error:
+        reason = " ".join(str(error).split()).split(". ")[0].rstrip(".")
+        raise TableError(f"{name} cannot be read as Parquet: {reason}.") from None
+
+
+def require_pyarrow(name: str | Path):
+    """The module, or one sentence on how to get it."""
+    try:
+        import pyarrow
+    except ImportError:
+        raise TableError(
+            f"{name} is a Parquet file, which needs pyarrow: pip install "
+            "'ncai[parquet]'."
+        ) from None
+    return pyarrow
+
+
+def _refuse_doubles(header: list[str], name: str) -> None:
+    double = sorted({column for column in header if header.count(column) > 1})
+    if double:
+        raise TableError(f"{name} has two columns named {double[0]!r}.")
+
+
+def _why_unreadable(name: str, reason: str) -> str:
+    """One sentence from the words of pandas or of the system."""
+    ragged = re.search(r"Expected \d+ fields in line (\d+), saw \d+", reason)
+    if ragged:
+        return (
+            f"line {int(ragged[1]) + 1} of {name} has more values than the first line "
+            "has names."
+        )
+    reason = " ".join(reason.split()).removeprefix("Error tokenizing data. C error: ")
+    return f"{name} cannot be read as a table: {reason.rstrip('.')}."

@@ -1,0 +1,1 @@
+"""The compiled training loop and the short Python loop that drives it."""

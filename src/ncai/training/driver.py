@@ -1,0 +1,269 @@
+"""The short Python loop that drives the compiled one in chunks.
+
+Python sees one small summary a chunk, from which come progress, plateaus, time limits
+and lost restarts; there is no other path, with or without a progress bar, and no host
+sync within a chunk.
+"""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import jax
+import numpy as np
+
+from ncai.model.bnn_lv import Model
+from ncai.runtime.interrupt import noticing_ctrl_c
+from ncai.runtime.jax_setup import RUN_ONCE, prepare_jax
+from ncai.training.groups import RestartGroups
+from ncai.training.step import ChunkSummary, TrainState, initial_state
+from ncai.types import Data
+
+CHUNK_STEPS = 250
+LARGEST_GROUP = 5
+
+
+@jax.jit(compiler_options=RUN_ONCE)
+def _new_stage(state: TrainState, step: int) -> TrainState:
+    """The same restarts before the first step of another stage.
+
+    Adam starts anew: its averages belong to the objective of the last stage.
+    """
+    keys = jax.vmap(lambda key: jax.random.fold_in(key, step))(state.key)
+    return initial_state(state.params, state.priors, keys)
+
+
+class FitFailedError(RuntimeError):
+    """Every restart became non-finite."""
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One leg of a fit.
+
+    Args:
+        name: what the progress bar and the history call it.
+        objective: see `ncai.objectives`; or a tuple of them, one for each restart, that
+            differ in numbers only.
+        max_steps: the step limit.
+        learning_rate: Adam's.
+        schedule: "constant", or "cosine": the rate falls to 0 along half a cosine over
+            the steps of the stage. That takes the noise of the gradients out of the
+            result, in far fewer steps than a constant rate needs.
+        plateau: stop once no restart improves by `tolerance` nats a row from one window
+            of steps to the next.
+        rate_drops: at a plateau a restart's rate falls to a third, so many times,
+            before it counts as done.
+        settle_steps: steps at the start that never count as a plateau (while penalties
+            ramp in, say).
+        tolerance: in units of the objective per row.
+        per_row: whether the objective is a sum over rows (nats) or an average.
+        trainable: a tree prefix of the parameters: 1 to learn, 0 to hold.
+        largest_group: restarts trained as one array; fewer where each has large
+            arrays of its own.
+        worth_keeping: whether a fit stopped by Ctrl-C in this stage is a fit at all;
+            if not, the interrupt goes on to the caller.
+    """
+
+    name: str
+    objective: Any
+    max_steps: int
+    learning_rate: float = 0.01
+    schedule: str = "constant"
+    plateau: bool = False
+    rate_drops: int = 0
+    settle_steps: int = 0
+    tolerance: float = 1e-3
+    window: int = 1000
+    per_row: bool = True
+    trainable: Any = 1.0
+    largest_group: int = LARGEST_GROUP
+    worth_keeping: bool = True
+
+
+@dataclass
+class History:
+    """Chunk averages over a fit: arrays [chunks, restarts] under each name."""
+
+    stage: list[str] = field(default_factory=list)
+    step: list[int] = field(default_factory=list)
+    value: list[np.ndarray] = field(default_factory=list)
+    terms: list[dict[str, np.ndarray]] = field(default_factory=list)
+
+    def stacked(self) -> dict[str, np.ndarray]:
+        """All as arrays; a term that a stage does not have is NaN there."""
+        names = sorted({name for terms in self.terms for name in terms})
+        blank = np.full_like(self.value[0], np.nan) if self.value else np.zeros(0)
+        out = {"step": np.array(self.step), "value": np.array(self.value)}
+        for name in names:
+            out[name] = np.array([terms.get(name, blank) for terms in self.terms])
+        return out
+
+
+@dataclass(frozen=True)
+class Progress:
+    """What a progress bar is told after each chunk."""
+
+    stage: str
+    step: int
+    max_steps: int
+    value: float
+    terms: dict[str, float]
+    alive: int
+    restarts: int
+
+
+@dataclass
+class Driver:
+    """Runs stages one after another, within one time limit.
+
+    Args:
+        on_progress: called after each chunk, from the one and only loop.
+        time_limit: seconds for all stages together.
+    """
+
+    on_progress: Callable[[Progress], None] | None = None
+    time_limit: float | None = None
+    history: History = field(default_factory=History)
+    alive: np.ndarray | None = None
+    steps: int = 0
+    stop_reasons: list[str] = field(default_factory=list)
+    interrupted: bool = False
+    has_fit: bool = False
+    started: float = field(default_factory=time.monotonic)
+
+    def out_of_time(self) -> bool:
+        """Whether the time limit is used up."""
+        return (
+            self.time_limit is not None
+            and time.monotonic() - self.started > self.time_limit
+        )
+
+    def run_from(
+        self, stage: Stage, model: Model, data: Data, state: TrainState
+    ) -> TrainState:
+        """Run a stage after another; nothing, if there is no time left."""
+        if self.interrupted or self.out_of_time():
+            return state
+        return self.run(stage, model, data, _new_stage(state, self.steps))
+
+    def run(
+        self, stage: Stage, model: Model, data: Data, state: TrainState
+    ) -> TrainState:
+        """Run a stage to its end: steps, plateau, time, or Ctrl-C.
+
+        On Ctrl-C the state of the last whole chunk is returned and `interrupted` set:
+        the caller decides whether that is worth keeping.
+        """
+        prepare_jax()
+        num_restarts = state.key.shape[0]
+        if self.alive is None:
+            self.alive = np.ones(num_restarts, bool)
+        plateau = _PlateauWatch(stage, num_restarts, _num_rows(data))
+        # A cosine schedule comes to its end: nothing was cut off.
+        step, reason = 0, "step limit" if stage.schedule == "constant" else "done"
+        groups = None
+        try:
+            with noticing_ctrl_c() as raise_if_pressed:
+                raise_if_pressed()
+                groups = RestartGroups(stage, model, data, state)  # which may compile
+                while step < stage.max_steps:
+                    num_steps = min(CHUNK_STEPS, stage.max_steps - step)
+                    summary = groups.run(plateau.rates, step, num_steps)
+                    self.alive = self.alive & summary.finite
+                    step += num_steps
+                    self.steps += num_steps
+                    self.has_fit |= stage.worth_keeping
+                    self._record(stage, step, summary)
+                    raise_if_pressed()
+                    if not self.alive.any():
+                        raise _all_lost(num_restarts, stage.name, step)
+                    value = np.asarray(summary.value)
+                    if stage.plateau and plateau.all_done(value, step, self.alive):
+                        reason = "plateau"
+                        break
+                    if step < stage.max_steps and self.out_of_time():
+                        reason = "time limit"
+                        break
+        except KeyboardInterrupt:
+            # Before the first chunk of a stage, the fit is that of an earlier one.
+            if not (stage.worth_keeping and self.has_fit):
+                raise
+            self.interrupted = True
+            reason = "interrupted"
+        finally:
+            if groups is not None:
+                groups.close()
+        self.stop_reasons.append(f"{stage.name}: {reason} after {step} steps")
+        return state if groups is None else groups.state()
+
+    def _record(self, stage: Stage, step: int, summary: ChunkSummary) -> None:
+        value = np.asarray(summary.value)
+        terms = {name: np.asarray(term) for name, term in summary.terms.items()}
+        self.history.stage.append(stage.name)
+        self.history.step.append(self.steps)
+        self.history.value.append(value)
+        self.history.terms.append(terms)
+        if self.on_progress is not None and self.alive is not None:
+            best = int(np.nanargmin(np.where(self.alive, value, np.inf)))
+            self.on_progress(
+                Progress(
+                    stage.name,
+                    step,
+                    stage.max_steps,
+                    float(value[best]),
+                    {name: float(term[best]) for name, term in terms.items()},
+                    int(self.alive.sum()),
+                    len(self.alive),
+                )
+            )
+
+
+def _all_lost(num_restarts: int, stage: str, step: int) -> FitFailedError:
+    return FitFailedError(
+        f"all {num_restarts} restarts became non-finite in the stage '{stage}' by step "
+        f"{step}: try a smaller learning_rate, more restarts, or check X and y for "
+        "extreme values."
+    )
+
+
+def _num_rows(data: Data) -> float:
+    """Rows that a restart learns from."""
+    return float(np.asarray(data.row_weights).sum(axis=-1).mean())
+
+
+class _PlateauWatch:
+    """Learning rates of each restart, lowered as it stops improving."""
+
+    def __init__(self, stage: Stage, num_restarts: int, num_rows: float):
+        self.stage = stage
+        self.rates = np.full(num_restarts, stage.learning_rate)
+        self.drops = np.zeros(num_restarts, int)
+        self.done = np.zeros(num_restarts, bool)
+        self.values: list[list[float]] = [[] for _ in range(num_restarts)]
+        self.chunks = max(stage.window // CHUNK_STEPS, 1)
+        self.tolerance = stage.tolerance * (num_rows if stage.per_row else 1.0)
+
+    def all_done(self, value: np.ndarray, step: int, alive: np.ndarray) -> bool:
+        """Take in a chunk's values; say whether every living restart is done."""
+        if step <= self.stage.settle_steps:
+            return False
+        for i in np.flatnonzero(alive & ~self.done):
+            self.values[i].append(float(value[i]))
+            if len(self.values[i]) < 2 * self.chunks:
+                continue
+            before, after = (
+                np.mean(self.values[i][-2 * self.chunks : -self.chunks]),
+                np.mean(self.values[i][-self.chunks :]),
+            )
+            if before - after < self.tolerance:
+                if self.drops[i] < self.stage.rate_drops:
+                    self.drops[i] += 1
+                    self.rates[i] /= 3
+                    self.values[i].clear()
+                else:
+                    self.done[i] = True
+        # A restart that is done rests: its rate is 0 while others go on.
+        self.rates[self.done] = 0.0
+        return bool(np.all(self.done | ~alive))

@@ -1,0 +1,262 @@
+"""The judge of quality as a command: what is run, kept, and run again."""
+
+import math
+import shutil
+import sys
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from scipy import stats
+from typer.testing import CliRunner
+
+from benchmarks.quality import command, methods, report
+from benchmarks.quality.paper_points import paper_point
+from benchmarks.quality.run import run_missing
+from benchmarks.quality.store import Store
+from benchmarks.quality.summary import Results
+from ncai.cli import app as cli
+from ncai.datasets import make_dataset
+
+# ----- What is kept -------------------------------------------------------------------
+
+
+def test_rows_are_kept_replaced_and_outdated(tmp_path):
+    store = Store(tmp_path)
+    store.tell("yacht", "default", digest="one")
+    store.add("yacht", "default", {"split": 1, "nll": 2.0})
+    store.add("yacht", "default", {"split": 0, "nll": 1.0})
+    store.add("yacht", "default", {"split": 1, "nll": 3.0})
+    assert store.rows("yacht", "default")["nll"].tolist() == [1.0, 3.0]
+    store.tell("yacht", "default", digest="two")
+    assert not len(store.rows("yacht", "default"))
+    assert {p.suffix for p in (tmp_path / "yacht").iterdir()} == {".csv", ".json"}
+
+
+def test_what_a_peer_does_is_its_digest_not_how_it_is_told():
+    digest = methods._digest_of_code
+    code = '"""Trees."""\nGRID = [1, 2]\n'
+    told_otherwise = '"""Many trees."""\n\n# Two.\nGRID = [1,\n    2]\n'
+    assert digest(code) == digest(told_otherwise)
+    assert digest(code) != digest(code.replace("2]", "2, 3]"))
+
+
+def test_a_new_default_is_a_new_digest(monkeypatch):
+    from ncai.fitting.fit import settings
+
+    before = methods.worker("default", "yacht").digest
+    assert before == methods.worker("default", "yacht").digest
+    changed = settings.PRESETS["default"] | {"learning_rate": 0.0123}
+    monkeypatch.setitem(settings.PRESETS, "default", changed)
+    for key in [key for key in settings.METHOD_PRESETS if key[0] == "default"]:
+        monkeypatch.delitem(settings.METHOD_PRESETS, key)
+    assert methods.worker("default", "yacht").digest != before
+
+
+# ----- Runs ---------------------------------------------------------------------------
+
+FAKE = """
+import numpy as np
+from protocol import Prediction, run_peer
+
+def fit(train, settings, seed, valid):
+    def predict(inputs):
+        ones = np.ones((len(inputs), 1))
+        return Prediction(0 * ones, settings["width"] * ones)
+    return predict
+
+if __name__ == "__main__":
+    run_peer(fit, [{"width": 3.0}, {"width": 1.0}], ("numpy",))
+"""
+
+
+@pytest.fixture
+def fake_peer(tmp_path, monkeypatch):
+    """Predicts N(mean, width^2) of the training targets for every row."""
+    folder = tmp_path / "peers"
+    folder.mkdir()
+    shutil.copy(methods.PEER_FOLDER / "protocol.py", folder)
+    (folder / "fake.py").write_text(FAKE)
+    monkeypatch.setattr(methods, "PEER_FOLDER", folder)
+    monkeypatch.setitem(methods.PEERS, "fake", ("fake.py", "numpy"))
+    monkeypatch.setattr(methods, "_python_with", lambda module: sys.executable)
+    return folder
+
+
+def test_a_peer_is_tuned_run_and_not_run_again(tmp_path, fake_peer):
+    store, told = Store(tmp_path / "cells"), []
+    args = (store, ["goldberg"], ["fake"], 2, 1, False, told.append)
+    assert run_missing(*args) == 0
+    rows = store.rows("goldberg", "fake")
+    assert rows["split"].tolist() == [0, 1]
+    assert store.about("goldberg", "fake")["settings"] == {"width": 1.0}
+    data = make_dataset("goldberg", seed=1)
+    y, test = data.train.targets[:, 0], data.test.targets[:, 0]
+    expected = -stats.norm.logpdf(test, y.mean(), y.std()).mean()
+    oracle = data.oracle.log_prob(data.test.inputs, data.test.targets).mean()
+    assert math.isclose(rows["nll"][1], expected, rel_tol=1e-4)
+    assert math.isclose(rows["gap"][1], expected + oracle, rel_tol=1e-4)
+    told.clear()
+    assert run_missing(*args) == 0
+    assert told == []
+    page = report.markdown(
+        store, Results.load(store, ["goldberg"], ["fake"], 2), "", ""
+    )
+    assert f"**{rows['gap'].mean():.3f} ±" in page
+
+
+def test_the_clock_is_read_only_of_fits_that_run_alone(tmp_path, fake_peer):
+    store = Store(tmp_path / "cells")
+    for splits, jobs in ((1, 1), (2, 2)):
+        assert not run_missing(store, ["yuan"], ["fake"], splits, jobs, False, print)
+    alone, beside = store.rows("yuan", "fake").to_dict("records")
+    assert alone["seconds"] >= 0
+    assert math.isnan(beside["seconds"])
+    assert beside["cpu_seconds"] >= 0
+
+
+def test_a_peer_that_fails_is_told_and_leaves_no_row(tmp_path, fake_peer):
+    (fake_peer / "fake.py").write_text("raise SystemExit('no such luck')")
+    store, told = Store(tmp_path / "cells"), []
+    assert run_missing(store, ["yuan"], ["fake"], 1, 1, False, told.append) == 1
+    assert told == ["yuan fake failed: no such luck"]
+    assert not len(store.rows("yuan", "fake"))
+
+
+def test_a_peer_that_is_not_installed_is_named(monkeypatch):
+    monkeypatch.setattr(methods, "_python_with", lambda module: None)
+    with pytest.raises(ValueError, match=r"ngboost needs ngboost, .* `make peers`"):
+        methods.worker("ngboost", "yacht")
+
+
+def test_our_estimator_is_scored(tmp_path, monkeypatch):
+    tiny = {"max_steps": 20, "n_restarts": 1, "n_weight_draws": 8, "n_latent_draws": 4}
+    monkeypatch.setitem(methods.OURS, "tiny", tiny | {"inference": "mfvi"})
+    grid = ({"noise_variance": 0.1}, {"noise_variance": 1e-4})
+    monkeypatch.setitem(methods.OUR_GRIDS, "tiny", grid)
+    store, told = Store(tmp_path / "cells"), []
+    assert run_missing(store, ["goldberg"], ["tiny"], 1, 1, False, told.append) == 0, (
+        told
+    )
+    assert store.about("goldberg", "tiny")["settings"] == {"noise_variance": 0.1}
+    row = store.rows("goldberg", "tiny").iloc[0]
+    assert 0 < row["gap"] < 5
+    assert 0 <= row["coverage"] <= 1
+
+
+def test_corrected_intervals_go_with_the_density_of_the_estimator(
+    tmp_path, monkeypatch
+):
+    tiny = {"max_steps": 20, "n_restarts": 1, "n_weight_draws": 8, "n_latent_draws": 4}
+    tiny |= {"latent_dim": 0, "noise_variance": 1e-6, "validation_fraction": 0.0}
+    monkeypatch.setitem(methods.OURS, "tiny", tiny)
+    monkeypatch.setitem(methods.OURS, "guarded", tiny)
+    monkeypatch.setattr(methods, "CONFORMAL", ("guarded",))
+    store, told = Store(tmp_path / "cells"), []
+    names = ["tiny", "guarded"]
+    assert run_missing(store, ["goldberg"], names, 1, 1, False, told.append) == 0, told
+    plain, guarded = (store.rows("goldberg", name).iloc[0] for name in names)
+    assert plain["coverage"] < 0.8  # noise is far too small
+    assert guarded["coverage"] > 0.85
+    assert guarded["nll"] == plain["nll"]
+    digests = {store.about("goldberg", name)["digest"] for name in names}
+    assert len(digests) == 2
+
+
+def test_the_papers_methods_have_its_networks_and_units():
+    settings = methods.our_settings("ncai", "heavy_tail")
+    assert settings["hidden"] == (50,)
+    assert settings["latent_variance"] == 0.01
+    assert settings["standardize"] is False
+    assert methods.our_settings("default", "heavy_tail") == methods.OURS["default"]
+    assert methods.our_grid("ncai", "heavy_tail") == ()  # the study chose
+    assert settings["hz_tolerance"] == 0.0003
+    assert len(methods.our_grid("ncai", "boston")) == 16
+    assert len(methods.our_grid("mfvi", "boston")) == 2
+
+
+def test_points_of_the_papers_grids_are_those_that_the_study_chose():
+    table = Path(__file__).parents[2] / "results/study/paper/tables"
+    rows = pd.read_csv(table / "hyper_parameters.csv").set_index("data set")
+    columns = ("s_eps", "eps_T", "eps_x", "eps_y")
+    for method, label in (("mfvi", "BNN+LV, MFVI"), ("ncai", "NCAI")):
+        for name, row in rows.loc[rows["method"] == label].iterrows():
+            if name != "lidar":  # not in the benchmark
+                cells = row[list(columns)].dropna()
+                ours = [float(cell.split()[0]) for cell in cells]
+                assert list(paper_point(method, name).values()) == ours
+    assert paper_point("ncai", "boston") is None
+
+
+# ----- The command --------------------------------------------------------------------
+
+
+def invoke(*words):
+    return CliRunner().invoke(cli.app, ["bench", "quality", *words])
+
+
+def test_the_command_refuses_what_it_does_not_know(tmp_path):
+    for words, message in (
+        (["--sets", "moon"], "--sets 'moon' is not known"),
+        (["--methods", "magic"], "--methods 'magic' is not known"),
+        (["--judged", "magic"], "--judged 'magic' must be one of"),
+        (["--table"], "there are no results"),
+    ):
+        result = invoke("--out", str(tmp_path / "quality"), *words)
+        assert result.exit_code == 2
+        assert message in result.stderr
+
+
+def test_the_table_from_what_is_there(tmp_path):
+    store = Store(tmp_path / "quality" / "cells")
+    row = {"nll": 1.0, "crps": 0.5, "rmse": 1.0, "coverage": 0.95, "width": 2.0}
+    row |= {"gap": math.nan, "test_rows": 31, "seconds": 1.0, "cpu_seconds": 1.0}
+    for method, shift in (("default", 0.0), ("ngboost", 0.5)):
+        store.tell("yacht", method, digest="", versions={"thing": "1.2"})
+        for split in range(2):
+            nll = shift + 0.1 * split * (1 + shift)
+            store.add("yacht", method, row | {"split": split, "nll": nll})
+    out = tmp_path / "quality"
+    result = invoke("--table", "--splits", "2", "--out", str(out))
+    assert result.exit_code == 0, result.stderr
+    assert "| default | **0.050 ± 0.050** |" in result.stdout
+    assert "| ngboost | 0.575 ± 0.075 |" in result.stdout
+    assert "thing 1.2" in (tmp_path / "quality.md").read_text()
+    tidy = pd.read_csv(tmp_path / "quality.csv")
+    best = tidy[(tidy["metric"] == "nll") & tidy["best_or_within_one_error"]]
+    assert best["method"].tolist() == ["default"]
+
+
+def test_leads_are_told_as_paired_differences(tmp_path):
+    store = Store(tmp_path / "quality" / "cells")
+    row = {"crps": 0.5, "rmse": 1.0, "coverage": 0.95, "width": 2.0, "cpu_seconds": 2.0}
+    nlls = {"quarter": (1.0, 3.0), "wide": (0.9, 2.8), "one_layer": (2.0, 2.9)}
+    held_out = {"quarter": (-1.0, -3.0), "wide": (-2.0, -2.8), "one_layer": (-3, -3)}
+    for method, values in nlls.items():
+        store.tell("yacht_inner", method, digest="")
+        for split, nll in enumerate(values):
+            more = {"split": split, "nll": nll, "held_out": held_out[method][split]}
+            store.add("yacht_inner", method, row | more)
+    out = tmp_path / "quality"
+    words = ["--methods", "leads", "--table", "--splits", "2", "--out", str(out)]
+    result = invoke(*words)
+    assert result.exit_code == 0, result.stderr
+    page = (tmp_path / "leads.md").read_text()
+    assert not (tmp_path / "quality.md").exists()
+    assert "| quarter | (the values themselves) | 2.000 ± 1.000 |" in page
+    assert '| wide | `{"hidden": [100, 100]}` | **-0.150 ± 0.050** | 1 | 0 |' in page
+    # By held-out rows the first split takes the base, the second the wide network.
+    chosen = next(line for line in page.splitlines() if line.startswith("| chosen_s"))
+    assert chosen.endswith("| -0.100 ± 0.100 | 0 | 0 |")
+
+
+def test_speed_is_still_what_bench_does_alone(monkeypatch):
+    from benchmarks.speed import run
+
+    called = []
+    monkeypatch.setattr(run, "run_bench", lambda *args: called.append(args))
+    assert CliRunner().invoke(cli.app, ["bench", "--only", "hz"]).exit_code == 0
+    assert [args[3] for args in called] == [("hz",)]
+    monkeypatch.setattr(command, "bench_quality", lambda *args: 0)
+    assert invoke("--table").exit_code == 0
+    assert len(called) == 1

@@ -1,0 +1,260 @@
+"""The estimators as scikit-learn sees them."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.base import clone
+from sklearn.model_selection import GridSearchCV, cross_val_score
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+from sklearn.utils.estimator_checks import parametrize_with_checks
+
+from ncai import BNNLVRegressor, BNNRegressor
+from ncai.fitting.settings import resolve
+
+TINY = {
+    "hidden": (8,),
+    "max_steps": 500,
+    "learning_rate": 0.03,
+    "n_restarts": 1,
+    "validation_fraction": 0,
+    "n_weight_draws": 16,
+    "random_state": 0,
+}
+# Fixed noise saves a stage, and with it a compilation for every shape of data.
+TINY_LATENT = {"inference": "mfvi", "noise_variance": 0.01, "n_latent_draws": 4, **TINY}
+
+
+def expected_failures(estimator):
+    del estimator
+    return {
+        "check_sample_weight_equivalence_on_dense_data": (
+            "a row of weight 2 and two equal rows are the same to the objective, but "
+            "not to the random numbers of training and of the latents"
+        )
+    }
+
+
+@parametrize_with_checks(
+    [BNNLVRegressor(**TINY_LATENT), BNNRegressor(noise_variance=0.01, **TINY)],
+    expected_failed_checks=expected_failures,
+)
+def test_scikit_learn_checks(estimator, check):
+    check(estimator)
+
+
+# The default method: a compilation for every shape of data makes it slow.
+MARGINAL = {"hidden": (8,), "max_steps": 200, "n_restarts": 2, "n_folds": 2}
+MARGINAL |= {"n_weight_draws": 16, "n_latent_draws": 4, "random_state": 0}
+
+
+@pytest.mark.slow
+@parametrize_with_checks(
+    [BNNLVRegressor(**MARGINAL)], expected_failed_checks=expected_failures
+)
+def test_scikit_learn_checks_of_the_default_method(estimator, check):
+    check(estimator)
+
+
+# ----- Use with the rest of scikit-learn, all on data of one shape: 40 x 2 ------------
+
+
+def data(num_rows=40):
+    rng = np.random.default_rng(3)
+    x = rng.normal(size=(num_rows, 2))
+    return x, x[:, 0] - 0.5 * x[:, 1] + 0.1 * rng.normal(size=num_rows)
+
+
+def test_clone_of_a_fitted_estimator_is_unfitted_and_fits_to_the_same():
+    x, y = data()
+    model = BNNLVRegressor(**TINY_LATENT).fit(x, y)
+    copy = clone(model)
+    assert copy.get_params() == model.get_params()
+    assert not hasattr(copy, "posterior_")
+    np.testing.assert_array_equal(copy.fit(x, y).predict(x), model.predict(x))
+
+
+def test_clone_keeps_a_start_given_by_value():
+    start = {"weights": np.zeros(33), "latents": np.zeros((40, 1))}
+    copy = clone(BNNLVRegressor(start=start))
+    np.testing.assert_array_equal(copy.start["weights"], start["weights"])
+    np.testing.assert_array_equal(copy.start["latents"], start["latents"])
+
+
+def test_pipeline():
+    x, y = data()
+    pipeline = make_pipeline(StandardScaler(), BNNRegressor(**TINY)).fit(x, y)
+    assert pipeline.score(x, y) > 0.8
+    # Scaling twice is scaling once.
+    alone = BNNRegressor(**TINY).fit(x, y)
+    np.testing.assert_allclose(pipeline.predict(x), alone.predict(x), atol=1e-3)
+
+
+def test_grid_search_picks_the_rate_that_learns():
+    x, y = data(60)  # folds of 40 rows
+    search = GridSearchCV(
+        BNNRegressor(**TINY), {"learning_rate": [1e-6, 0.03]}, cv=3, n_jobs=1
+    ).fit(x, y)
+    assert search.best_params_ == {"learning_rate": 0.03}
+    assert search.predict(x).shape == (60,)
+
+
+@pytest.mark.parametrize("inference", ["ncai", "ncai0"])
+def test_without_a_latent_ncai_is_mfvi(inference):
+    # So that a search over latent_dim=[0, 1] works; the argument stays as it was.
+    for model in (
+        BNNLVRegressor(0, inference),
+        BNNRegressor(inference),
+        clone(BNNLVRegressor(0, inference)),
+    ):
+        assert resolve(model._settings())["inference"] == "mfvi"
+        assert model.inference == inference
+    assert resolve(BNNLVRegressor(1, inference)._settings())["inference"] == inference
+
+
+def test_cross_validation_with_the_log_score():
+    x, y = data(60)
+
+    def log_score(model, x, y):
+        return model.log_score(x, y)
+
+    scores = cross_val_score(BNNRegressor(**TINY), x, y, cv=3, scoring=log_score)
+    # y has a spread of about 1.1: a Gaussian of that width scores -1.5.
+    assert np.all(scores > -1.5)
+
+
+# ----- Data frames --------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def named():
+    x, y = data()
+    frame = pd.DataFrame(x, columns=["height", "width"])
+    return BNNRegressor(**TINY).fit(frame, pd.Series(y)), frame
+
+
+def test_a_data_frame_is_as_good_as_an_array(named):
+    model, frame = named
+    x, y = data()
+    assert model.feature_names_in_.tolist() == ["height", "width"]
+    bare = BNNRegressor(**TINY).fit(x, y)
+    np.testing.assert_array_equal(model.predict(frame), bare.predict(x))
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda f: f[["width", "height"]], "same order"),
+        (lambda f: f.rename(columns={"width": "depth"}), "depth"),
+        (lambda f: f[["height"]], "missing"),
+    ],
+)
+@pytest.mark.parametrize("method", ["predict", "predict_dist", "sample_y"])
+def test_other_columns_are_refused(named, change, message, method):
+    model, frame = named
+    with pytest.raises(ValueError, match=message):
+        getattr(model, method)(change(frame))
+
+
+def test_validation_rows_must_have_the_same_columns(named):
+    _, frame = named
+    y = data()[1]
+    with pytest.raises(ValueError, match="same order"):
+        BNNRegressor(**TINY).fit(
+            frame, y, X_valid=frame[["width", "height"]], y_valid=y
+        )
+
+
+# ----- Shapes of y --------------------------------------------------------------------
+
+
+def test_a_column_vector_is_a_vector_with_an_axis_more():
+    x, y = data()
+    flat = BNNLVRegressor(**TINY_LATENT).fit(x, y)
+    column = BNNLVRegressor(**TINY_LATENT).fit(x, y[:, None])
+    np.testing.assert_array_equal(column.predict(x), flat.predict(x)[:, None])
+    assert column.predict_interval(x).shape == (40, 1, 2)
+    assert column.log_score(x, y[:, None]) == flat.log_score(x, y)
+
+
+def test_two_outputs():
+    x, y = data()
+    both = np.stack([y, 100 - 50 * y], axis=1)
+    model = BNNLVRegressor(**TINY_LATENT).fit(x, both)
+    mean, std = model.predict(x, return_std=True)
+    assert mean.shape == std.shape == (40, 2)
+    assert model.score(x, both) > 0.8
+    assert model.predict_interval(x).shape == (40, 2, 2)
+    assert model.predict_quantiles(x, [0.1, 0.5, 0.9]).shape == (40, 2, 3)
+    assert model.sample_y(x, 5).shape == (40, 2, 5)
+    assert model.predict_dist(x).log_prob(both).shape == (40,)
+    parts = model.decompose_uncertainty(x)
+    np.testing.assert_allclose(parts.total, parts.aleatoric + parts.epistemic)
+    assert parts.total.shape == (40, 2)
+    with pytest.raises(ValueError, match="outputs"):
+        model.latent_posterior(x, y)
+
+
+# ----- Weights ------------------------------------------------------------------------
+
+
+def test_rows_of_weight_zero_are_as_if_absent():
+    x, y = data(48)
+    dropped = np.arange(0, 48, 6)
+    weights = np.ones(48)
+    weights[dropped] = 0
+    wild = y.copy()
+    wild[dropped] = 1e3
+    some = BNNLVRegressor(**TINY_LATENT).fit(x, wild, sample_weight=weights)
+    kept = np.setdiff1d(np.arange(48), dropped)
+    without = BNNLVRegressor(**TINY_LATENT).fit(x[kept], y[kept])
+    np.testing.assert_array_equal(some.predict(x), without.predict(x))
+    np.testing.assert_array_equal(some.train_index_, kept)
+    assert some.latent_posterior_.mean.shape == (40, 1)
+
+
+def test_rows_of_weight_zero_are_not_held_out():
+    x, y = data(48)
+    weights = np.ones(48)
+    weights[40:] = 0
+    settings = TINY | {"validation_fraction": 0.2, "n_restarts": 2}
+    model = BNNRegressor(**settings).fit(x, y, sample_weight=weights)
+    assert len(model.train_index_) == 32
+    assert model.train_index_.max() < 40
+    assert np.isfinite(model.restart_scores_).all()
+
+
+def test_a_row_of_weight_two_is_two_rows():
+    # The objective of the samplers and of MAP has no random numbers: it is the same,
+    # and with a rate that falls to 0 both come to rest in the same optimum.
+    x, y = data()
+    settings = TINY | {
+        "inference": "map",
+        "weight_variance": 1.0,
+        "max_steps": 2000,
+        "schedule": "cosine",
+    }
+    weights = np.ones(40)
+    weights[:8] = 2
+    weighted = BNNRegressor(**settings).fit(x, y, sample_weight=weights)
+    twice = np.concatenate([np.arange(40), np.arange(8)])
+    repeated = BNNRegressor(**settings).fit(x[twice], y[twice])
+    np.testing.assert_allclose(weighted.predict(x), repeated.predict(x), atol=1e-3)
+    plain = BNNRegressor(**settings).fit(x, y)
+    assert np.abs(weighted.predict(x) - plain.predict(x)).max() > 1e-2
+
+
+@pytest.mark.parametrize(
+    ("weights", "message"),
+    [
+        (np.r_[-1.0, np.ones(39)], "[Nn]egative"),
+        (np.zeros(40), "zero"),
+        (np.eye(40)[0], "sample_weight is above zero for 1 row;"),
+        (np.ones(39), "sample_weight"),
+        (np.full(40, np.nan), "NaN"),
+    ],
+)
+def test_weights_that_cannot_be_are_refused(weights, message):
+    x, y = data()
+    with pytest.raises(ValueError, match=message):
+        BNNRegressor(**TINY).fit(x, y, sample_weight=weights)

@@ -1,0 +1,208 @@
+"""Which transform of y is taken: quick fits first, whole ones where those are close."""
+
+import numpy as np
+import pytest
+
+from ncai.estimators.bnn_lv import BNNLVRegressor
+from ncai.fitting.fit import Result
+from ncai.fitting.fit import search as trials
+from ncai.fitting.search import fit_scaled, worth_a_whole_fit
+from ncai.fitting.settings import resolve
+from ncai.fitting.stacking import HeldOut
+from ncai.inference.posterior import Fit
+from ncai.model.networks import MLP, FlatNetwork
+from ncai.types import Rows
+
+RNG = np.random.default_rng(0)
+NUM_ROWS = 100
+ROWS = Rows(
+    RNG.normal(size=(NUM_ROWS, 1)),
+    np.exp(RNG.normal(size=(NUM_ROWS, 1))),
+    np.ones(NUM_ROWS),
+)
+NETWORK = FlatNetwork(MLP(), 1, 1, 1)
+OTHER = FlatNetwork(MLP((7,)), 1, 1, 1)
+NOISE = RNG.normal(size=NUM_ROWS)
+NOISE -= NOISE.mean()
+
+
+def result(log_probs, interrupted=False, num_steps=1):
+    """A fit of which nothing is known but its held-out rows."""
+    nothing: dict = {"posterior": None, "score_name": "", "seconds": 0.0}
+    nothing |= dict.fromkeys(("train_index", "first_train_index", "scores", "kept"))
+    fit = Fit(None, {}, np.ones(1, bool), [], num_steps, interrupted)  # pyright: ignore
+    return Result(fit=fit, held_out=HeldOut(np.arange(NUM_ROWS), log_probs), **nothing)
+
+
+class FakeFits:
+    """In place of `fit_rows`: in turn, fits with these scores in the units of y.
+
+    They take y as it is and its logarithm by turns, but for what `names` tells.
+    """
+
+    def __init__(self, *scores, interrupted_at=None, names=(), steps_of_whole=400):
+        self.scores, self.interrupted_at = scores, interrupted_at
+        self.steps_of_whole = steps_of_whole
+        self.names = names or ("none", "log") * len(scores)
+        self.calls, self.networks = [], []
+
+    def __call__(self, rows, settings, network, seed, valid, start, tell, quick):
+        number = len(self.calls)
+        self.calls.append((settings["max_steps"], settings["time_limit"]))
+        self.networks.append(network)
+        # Were y learned as it is, or as its logarithm? Their units differ.
+        name = self.names[number]
+        scaling = trials.Scaling.learn(ROWS, True, name, None)
+        np.testing.assert_allclose(rows.targets, scaling.apply(ROWS).targets)
+        in_units_of_y = self.scores[number] + NOISE * (0.5 if name == "log" else 1.0)
+        shifts = scaling.log_density_shifts(ROWS)
+        steps = self.steps_of_whole if settings["max_steps"] == 400 else 100
+        steps += quick.num_steps if quick else 0
+        return result(in_units_of_y - shifts, number == self.interrupted_at, steps)
+
+
+def fit_with(monkeypatch, fits, networks=(NETWORK,), **changes):
+    monkeypatch.setattr(trials, "fit_rows", fits)
+    given = {"target_transform": "auto", "rounding": "ignore", "max_steps": 400}
+    settings = resolve(BNNLVRegressor(**(given | changes))._settings())
+    return fit_scaled(ROWS, settings, networks, 0)
+
+
+def test_a_clear_quick_fit_decides_alone(monkeypatch):
+    fits = FakeFits(0.0, -1.0, 0.5)
+    scaling, found = fit_with(monkeypatch, fits)
+    assert scaling.transform.name == "none"
+    assert [steps for steps, _ in fits.calls] == [100, 100, 400]
+    assert found.held_out_score == pytest.approx(0.5, abs=1e-6)
+
+
+def test_whole_fits_decide_where_quick_ones_are_close(monkeypatch):
+    # The quick fit of y as it is leads by little, the whole one of its logarithm wins.
+    fits = FakeFits(0.01, 0.0, 0.2, 0.4)
+    scaling, found = fit_with(monkeypatch, fits)
+    assert [steps for steps, _ in fits.calls] == [100, 100, 400, 400]
+    assert scaling.transform.name == "log"
+    assert found.held_out_score == pytest.approx(0.4, abs=1e-6)
+
+
+def test_with_a_time_limit_quick_fits_decide(monkeypatch):
+    fits = FakeFits(0.01, 0.0, 0.2)
+    scaling, _ = fit_with(monkeypatch, fits, time_limit=60)
+    assert scaling.transform.name == "none"
+    assert len(fits.calls) == 3
+    assert all(0 < limit < 60 for _, limit in fits.calls)
+
+
+@pytest.mark.parametrize("interrupted_at", [None, 2])
+def test_where_no_time_is_left_the_trial_predicts_alone(monkeypatch, interrupted_at):
+    """Restarts that were never trained would be random functions in the mixture."""
+    stopped = {"interrupted_at": interrupted_at, "steps_of_whole": 0}
+    fits = FakeFits(0.5, 0.0, -9.0, **stopped)
+    _, found = fit_with(monkeypatch, fits, time_limit=60)
+    assert len(fits.calls) == 3
+    assert found.held_out_score == pytest.approx(0.5, abs=1e-6)
+    assert found.fit.num_steps == 100
+    assert found.fit.interrupted == (interrupted_at is not None)
+
+
+def test_ctrl_c_in_the_second_whole_fit_keeps_the_first(monkeypatch):
+    fits = FakeFits(0.01, 0.0, 0.2, 0.4, interrupted_at=3)
+    scaling, found = fit_with(monkeypatch, fits)
+    assert scaling.transform.name == "none"
+    assert found.fit.interrupted
+
+
+def test_ctrl_c_in_a_quick_fit_ends_it_all(monkeypatch):
+    fits = FakeFits(0.01, 0.0, interrupted_at=0)
+    scaling, found = fit_with(monkeypatch, fits)
+    assert scaling.transform.name == "none"
+    assert found.fit.interrupted
+    assert len(fits.calls) == 1
+
+
+def test_a_network_that_is_no_better_is_tried_once(monkeypatch):
+    fits = FakeFits(0.0, -1.0, -0.1, 0.5, names=("none", "log", "none", "none"))
+    fit_with(monkeypatch, fits, networks=(NETWORK, OTHER))
+    assert [steps for steps, _ in fits.calls] == [100, 100, 100, 400]
+    assert fits.networks == [NETWORK, NETWORK, OTHER, NETWORK]
+
+
+def test_a_better_network_is_tried_with_every_close_transform(monkeypatch):
+    names = ("none", "log", "none", "log", "log", "none")
+    fits = FakeFits(0.01, 0.0, 0.1, 0.2, 0.3, 0.4, names=names)
+    scaling, _ = fit_with(monkeypatch, fits, networks=(NETWORK, OTHER))
+    assert [steps for steps, _ in fits.calls] == [100] * 4 + [400] * 2
+    assert fits.networks == [NETWORK] * 2 + [OTHER] * 4
+    assert scaling.transform.name == "none"
+
+
+def test_where_no_row_is_held_out_there_is_one_network(monkeypatch):
+    fits = FakeFits(0.0)
+    changes = {"n_folds": 0, "validation_fraction": 0.0, "keep": "best"}
+    fit_with(monkeypatch, fits, networks=(NETWORK, OTHER), **changes)
+    assert fits.networks == [NETWORK]
+
+
+def test_ctrl_c_while_another_network_is_tried_keeps_the_best_before(monkeypatch):
+    names = ("none", "log", "log")
+    fits = FakeFits(0.0, 0.5, 0.9, interrupted_at=2, names=names)
+    scaling, found = fit_with(monkeypatch, fits, networks=(NETWORK, OTHER))
+    assert scaling.transform.name == "log"
+    assert found.fit.interrupted
+    assert found.held_out_score == pytest.approx(0.5, abs=1e-6)
+    assert len(fits.calls) == 3
+
+
+def test_closeness_is_measured_in_standard_errors():
+    def trial(log_probs, num_steps=1):
+        found = result(log_probs, num_steps=num_steps)
+        weights = np.ones(NUM_ROWS)
+        return trials.Trial(None, None, found, log_probs, weights)  # pyright: ignore
+
+    best = trial(NOISE)
+    error = 1 / np.sqrt(NUM_ROWS)
+    steps = np.where(np.arange(NUM_ROWS) % 2, 1.0, -1.0)  # of mean 0 and variance 1
+    near, far = trial(NOISE + steps - 2 * error), trial(NOISE + steps - 4 * error)
+    assert worth_a_whole_fit([near, best]) == [best, near]
+    assert worth_a_whole_fit([far, best]) == [best]
+    assert worth_a_whole_fit([best, trial(None)]) == [best]
+    assert worth_a_whole_fit([trial(NOISE + 9, num_steps=0), far])[0] is far
+
+
+@pytest.mark.parametrize("layer", [(20,), ()])
+def test_a_start_by_value_says_which_layer_z_has(layer):
+    model = BNNLVRegressor(
+        start={
+            "weights": np.zeros(
+                FlatNetwork(MLP((3,), latent_hidden=layer), 1, 1, 1).num_weights
+            )
+        },
+        hidden=(3,),
+        max_steps=8,
+        n_restarts=2,
+        n_folds=2,
+        random_state=0,
+    ).fit(ROWS.inputs, ROWS.targets[:, 0])
+    assert model.settings_["latent_hidden"] == layer
+
+
+@pytest.mark.parametrize("rows_are_held_out", [True, False])
+def test_the_layer_of_z_is_told_and_saved(tmp_path, rows_are_held_out):
+    model = BNNLVRegressor(
+        max_steps=8,
+        n_restarts=2,
+        n_folds=2 if rows_are_held_out else 0,
+        validation_fraction=0.1 if rows_are_held_out else 0.0,
+        hidden=(3,),
+        random_state=0,
+    ).fit(ROWS.inputs, ROWS.targets[:, 0])
+    layer = model.settings_["latent_hidden"]
+    assert layer in ((20,), ()) if rows_are_held_out else layer == (20,)
+    assert model.posterior_.model.network.network.latent_hidden == layer
+    assert model.get_params()["latent_hidden"] is None  # "auto" by default
+    model.save(tmp_path / "m.ncai")
+    again = BNNLVRegressor.load(tmp_path / "m.ncai")
+    assert again.settings_["latent_hidden"] == layer
+    np.testing.assert_array_equal(
+        again.predict(ROWS.inputs), model.predict(ROWS.inputs)
+    )

@@ -1,0 +1,171 @@
+"""Export to ArviZ, scores for active learning, and the warning about memory."""
+
+import copy
+import sys
+
+import jax
+import numpy as np
+import pytest
+
+from ncai import BNNLVRegressor, acquisition
+from ncai.estimators import _memory as memory
+from ncai.estimators import bnn_lv as estimators
+from ncai.inference.posterior import SamplePosterior
+from ncai.interop.arviz import to_arviz
+from ncai.model.networks import MLP, FlatNetwork
+from ncai.types import Unknowns
+
+QUICK = {
+    "inference": "ncai",
+    "max_steps": 20,
+    "n_restarts": 2,
+    "hidden": (4,),
+    "n_weight_draws": 16,
+    "n_latent_draws": 4,
+    "random_state": 0,
+}
+RNG = np.random.default_rng(0)
+X = RNG.uniform(-1, 1, (40, 2))
+Y = X[:, 0] + RNG.normal(0, 0.1, 40)
+
+
+@pytest.fixture(scope="module")
+def model():
+    return BNNLVRegressor(**QUICK).fit(X, Y)
+
+
+def test_arviz_has_the_draws_of_the_posterior(model):
+    pytest.importorskip("arviz")
+    found = to_arviz(model, n_draws=4000).posterior
+    mean = np.asarray(model.posterior_.mean.weights[0])
+    scale = np.asarray(model.posterior_.scale.weights[0])
+    weights = found["W"].to_numpy()
+    assert weights.shape == (1, 4000, len(mean))
+    error = np.abs(weights[0].mean(0) - mean) / (scale / np.sqrt(4000))
+    assert error.max() < 5
+    latents = found["z"]
+    assert latents.dims == ("chain", "draw", "row", "latent")
+    assert list(latents["row"].to_numpy()) == list(model.train_index_)
+    np.testing.assert_allclose(
+        latents.std(("chain", "draw")).to_numpy(), model.latent_posterior_.std, rtol=0.1
+    )
+    assert found["noise_std"].shape == (1, 4000, 1)
+    assert found.attrs["inference"] == "ncai"
+
+
+def test_arviz_has_a_samplers_chains_as_they_are(model):
+    pytest.importorskip("arviz")
+    one = model.posterior_
+    num_rows, num_weights = len(model.training_rows_), one.mean.weights.shape[1]
+    samples = Unknowns(
+        RNG.normal(size=(2, 6, num_weights)),
+        RNG.normal(size=(2, 6, num_rows, 1)),
+        RNG.normal(size=(2, 6, 1)),
+    )
+    priors = jax.tree.map(lambda a: np.repeat(np.asarray(a), 2, axis=0), one.priors)
+    sampled = copy.copy(model)
+    sampled.posterior_ = SamplePosterior(one.model, samples, priors, np.ones(2) / 2)
+    sampled.settings_ = model.settings_ | {"inference": "hmc"}
+    data = to_arviz(sampled)
+    np.testing.assert_array_equal(data.posterior["W"], samples.weights)
+    np.testing.assert_array_equal(data.posterior["z"], samples.latents)
+    np.testing.assert_allclose(
+        data.posterior["noise_std"] ** 2, np.exp(samples.log_noise_var)
+    )
+    assert data.posterior["latent_std"].shape == (2, 6)
+    assert data.observed_data["y"].shape == (num_rows, 1)
+    # With z integrated out of training there are no joint draws of it.
+    sampled.settings_ = model.settings_ | {"inference": "hmc_marginal"}
+    assert "z" not in to_arviz(sampled).posterior
+
+
+def test_z_is_left_out_where_there_is_none_to_give(model, tmp_path):
+    pytest.importorskip("arviz")
+    several = BNNLVRegressor(**QUICK, keep="equal").fit(X, Y)
+    assert "z" not in to_arviz(several, n_draws=5).posterior
+    model.save(tmp_path / "m.ncai")
+    loaded = to_arviz(BNNLVRegressor.load(tmp_path / "m.ncai"), n_draws=5)
+    assert "z" not in loaded.posterior
+    assert "observed_data" not in loaded.groups()
+
+
+def test_without_arviz_it_says_which_extra(model, monkeypatch):
+    monkeypatch.setitem(sys.modules, "arviz", None)
+    with pytest.raises(ImportError, match=r"ncai\[arviz\]"):
+        to_arviz(model)
+
+
+# ----- Active learning ----------------------------------------------------------------
+
+
+def test_scores_are_the_parts_of_the_split(model):
+    parts = model.decompose_uncertainty(X[:6])
+    np.testing.assert_array_equal(acquisition(model, X[:6]), parts.epistemic)
+    np.testing.assert_array_equal(acquisition(model, X[:6], "total"), parts.total)
+    np.testing.assert_allclose(
+        acquisition(model, X[:6], "total", measure="entropy"),
+        model.decompose_uncertainty(X[:6], "entropy").total,
+    )
+
+
+@pytest.mark.parametrize("transform", ["none", "log"])
+def test_units_of_several_outputs_do_not_matter(transform):
+    targets = np.exp(np.stack([Y, RNG.normal(size=40)], axis=1))
+    settings = QUICK | {"target_transform": transform}
+    small = BNNLVRegressor(**settings).fit(X, targets)
+    large = BNNLVRegressor(**settings).fit(X, targets * [1.0, 1024.0])
+    scores = acquisition(small, X[:5])
+    assert scores.shape == (5,)
+    np.testing.assert_allclose(scores, acquisition(large, X[:5]), rtol=1e-3)
+
+
+def test_an_unknown_kind_is_refused(model):
+    with pytest.raises(ValueError, match=r"kind='best' must be one of"):
+        acquisition(model, X, kind="best")
+
+
+# ----- Memory -------------------------------------------------------------------------
+
+
+def test_free_memory_is_read(tmp_path):
+    (tmp_path / "meminfo").write_text("MemFree: 7 kB\nMemAvailable:  3 kB\n")
+    assert memory.available_memory(tmp_path / "meminfo") == 3072
+    found = memory.available_memory(tmp_path / "none")
+    assert found is None or found > 0
+
+
+def test_estimates_grow_as_the_work_does():
+    network = FlatNetwork(MLP((50,)), 3, 1, 1)
+    settings = {"inference": "ncai", "n_restarts": 10, "n_mc_samples": 1}
+    none, small, large = (
+        memory.fit_bytes(settings, network, rows) for rows in (0, 1_000, 1_000_000)
+    )
+    assert (large - none) == 1_000 * (small - none)
+    # At least the hidden values of one pass of ten restarts.
+    assert small - none > 4 * 1_000 * 50 * 10
+    # "marginal" goes through rows in blocks, so z on a grid does not multiply them.
+    blocks = memory.fit_bytes(settings | {"inference": "marginal"}, network, 100_000)
+    assert blocks < 1.1 * memory.fit_bytes(settings, network, 100_000)
+    sampler = {"inference": "hmc", "n_chains": 4, "n_draws": 1000}
+    # The draws of z alone.
+    assert memory.fit_bytes(sampler, network, 10_000) > 4 * 4 * 1000 * 10_000
+    # Predictions run in blocks: a row adds little more than itself.
+    added = memory.prediction_bytes(network, 10**6, 256, 32) - memory.prediction_bytes(
+        network, 0, 256, 32
+    )
+    assert added == 10**6 * 4 * (3 * 3 + 4)
+
+
+def test_a_fit_that_would_not_fit_warns(model, monkeypatch):
+    monkeypatch.setattr(memory, "available_memory", lambda: 1_000)
+    with pytest.warns(UserWarning, match=r"This fit needs about .* is free"):
+        BNNLVRegressor(**QUICK).fit(X, Y)
+    with pytest.warns(UserWarning, match=r"This prediction needs about") as caught:
+        model.predict_dist(X)
+    assert caught[0].filename == __file__
+
+
+def test_no_warning_where_nothing_is_known(model, monkeypatch):
+    monkeypatch.setattr(memory, "available_memory", lambda: None)
+    assert len(model.predict_dist(X)) == 40
+    assert estimators.warn_if_large is memory.warn_if_large

@@ -1,0 +1,272 @@
+"""Networks: the multilayer perceptron, and networks of one's own."""
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import ncai
+from ncai.model.networks import ACTIVATIONS, MLP, FlatNetwork, Network
+
+
+def forward(weights, x, z, activation):
+    """The perceptron in NumPy, with x and z as one row."""
+    first, *rest = (jax.tree.map(np.asarray, layer) for layer in weights)
+    out = np.append(x, z) @ np.vstack([first["input"], first["latent"]]) + first["bias"]
+    for layer in rest:
+        out = activation(out) @ layer["weight"] + layer["bias"]
+    return out
+
+
+def leaky(a):
+    return np.maximum(a, 0.01 * a)
+
+
+@pytest.mark.parametrize(
+    ("hidden", "latent_dim", "output_dim"),
+    [
+        ((), 0, 1),
+        ((), 1, 2),
+        ((5,), 0, 2),
+        ((5,), 1, 1),
+        ((5, 4), 3, 1),
+        ((3, 4, 2), 0, 1),
+        ((3, 4, 2), 2, 2),
+    ],
+)
+def test_mlp_equals_matrix_products(hidden, latent_dim, output_dim):
+    flat = FlatNetwork(MLP(hidden), 2, latent_dim, output_dim)
+    widths = (2 + latent_dim, *hidden, output_dim)
+    assert flat.num_weights == sum((a + 1) * b for a, b in pairwise(widths))
+    vector = flat.init(jax.random.key(0))
+    assert vector.shape == (flat.num_weights,)
+    vector = vector + 0.3  # so that biases matter
+    rng = np.random.default_rng(0)
+    inputs, latents = rng.normal(size=(6, 2)), rng.normal(size=(6, latent_dim))
+    found = flat.apply_rows(vector, jnp.asarray(inputs), jnp.asarray(latents))
+    assert found.shape == (6, output_dim)
+    weights = flat.unflatten(vector)
+    expected = [
+        forward(weights, *row, leaky) for row in zip(inputs, latents, strict=True)
+    ]
+    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+    one = flat.apply(vector, jnp.asarray(inputs[2]), jnp.asarray(latents[2]))
+    np.testing.assert_allclose(one, found[2], rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("latent_layer", ["first", "last"])
+@pytest.mark.parametrize("own", [(4,), (4, 2)])
+def test_layers_of_z_alone_equal_matrix_products(latent_layer, own):
+    flat = FlatNetwork(MLP((5, 3), "relu", latent_layer, own), 2, 1, 1)
+    weights = flat.unflatten(flat.init(jax.random.key(0)) + 0.1)
+    x, z = np.array([0.3, -1.2]), np.array([0.7])
+    first, second, last = weights
+    entry = first if latent_layer == "first" else second
+    for layer in entry["latent_layers"]:
+        z = np.tanh(z @ layer["weight"] + layer["bias"])
+    moves = z @ entry["latent"]
+    moved = [moves if entry is layer else 0 for layer in (first, second)]
+    out = x @ first["input"] + first["bias"] + moved[0]
+    out = np.maximum(out, 0) @ second["weight"] + second["bias"] + moved[1]
+    expected = np.maximum(out, 0) @ last["weight"] + last["bias"]
+    found = flat.network.apply(weights, jnp.asarray(x), jnp.asarray([0.7]))
+    np.testing.assert_allclose(found, expected, rtol=1e-5)
+    widths = (1, *own)
+    own_size = sum((a + 1) * b for a, b in pairwise(widths))
+    into = 5 if latent_layer == "first" else 3
+    plain = FlatNetwork(MLP((5, 3)), 2, 0, 1).num_weights
+    assert flat.num_weights == plain + own_size + own[-1] * into
+
+
+def test_without_z_there_are_no_layers_of_its_own():
+    assert (
+        FlatNetwork(MLP((5,), latent_hidden=(4,)), 2, 0, 1).num_weights
+        == FlatNetwork(MLP((5,)), 2, 0, 1).num_weights
+    )
+
+
+def test_flat_vectors_and_pytrees_are_one_to_one():
+    flat = FlatNetwork(MLP((3, 4)), 2, 1, 2)
+    vector = jnp.arange(float(flat.num_weights))
+    weights = flat.unflatten(vector)
+    assert weights[0]["input"].shape == (2, 3)
+    assert weights[0]["latent"].shape == (1, 3)
+    assert weights[2]["weight"].shape == (4, 2)
+    np.testing.assert_array_equal(flat.flatten(weights), vector)
+
+
+def test_start_is_xavier_normal():
+    # Variance 2 / (fan_in + fan_out); the latents are part of the fan-in.
+    weights = MLP((400, 300)).init(jax.random.key(0), 90, 10, 2)
+    first = np.vstack([weights[0]["input"], weights[0]["latent"]])
+    for matrix in (first, weights[1]["weight"]):
+        expected = np.sqrt(2 / sum(matrix.shape))
+        # 40,000 numbers and more: the deviation is known to 0.4 %.
+        assert matrix.std() == pytest.approx(expected, rel=0.02)
+        assert abs(matrix.mean()) < 5 * expected / matrix.size**0.5
+    assert not any(np.any(layer["bias"]) for layer in weights)
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("leaky_relu", [-0.02, 0.0, 3.0]),
+        ("relu", [0.0, 0.0, 3.0]),
+        ("tanh", np.tanh([-2.0, 0.0, 3.0])),
+        ("gelu", [-0.0454, 0.0, 2.9964]),
+        ("silu", [-2 / (1 + np.exp(2)), 0.0, 3 / (1 + np.exp(-3))]),
+        ("softplus", np.log1p(np.exp([-2.0, 0.0, 3.0]))),
+        ("identity", [-2.0, 0.0, 3.0]),
+    ],
+)
+def test_activations_by_name(name, expected):
+    network = MLP((1,), name)
+    weights = [
+        {"input": jnp.ones((1, 1)), "latent": jnp.ones((0, 1)), "bias": jnp.zeros(1)},
+        {"weight": jnp.ones((1, 1)), "bias": jnp.zeros(1)},
+    ]
+    found = [
+        float(network.apply(weights, jnp.asarray([x]), jnp.zeros(0))[0])
+        for x in (-2.0, 0.0, 3.0)
+    ]
+    np.testing.assert_allclose(found, expected, atol=1e-3)
+    assert name in ACTIVATIONS
+
+
+def test_bad_settings_are_named():
+    with pytest.raises(ValueError, match=r"activation='rulu'.*leaky_relu"):
+        MLP((5,), "rulu")
+    with pytest.raises(ValueError, match=r"hidden=\(5, 0\)"):
+        MLP((5, 0))
+    with pytest.raises(ValueError, match=r"latent_hidden=\(0,\) must hold whole"):
+        MLP((5,), latent_hidden=(0,))
+
+
+# ----- One compiled program for equal networks ----------------------------------------
+
+
+def test_equal_networks_share_a_compiled_program():
+    traces = []
+
+    def run(network, vector, x):
+        traces.append(network)
+        return network.apply(vector, x, jnp.zeros(1))
+
+    compiled = jax.jit(run, static_argnums=0)
+    for hidden in ((5,), (5,), (6,)):
+        flat = FlatNetwork(MLP(hidden), 1, 1, 1)
+        compiled(flat, flat.init(jax.random.key(0)), jnp.ones(1))
+    assert len(traces) == 2
+    same, other = (FlatNetwork(MLP((5,)), 1, k, 1) for k in (1, 2))
+    assert same == traces[0]
+    assert hash(same) == hash(traces[0])
+    assert same != other
+    assert same != FlatNetwork(MLP((5,), "tanh"), 1, 1, 1)
+
+
+# ----- Networks of one's own ----------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Residual:
+    """Two residual blocks; its weights are a dict of dicts."""
+
+    width: int = 6
+
+    def init(self, key, input_dim, latent_dim, output_dim):
+        keys = jax.random.split(key, 4)
+
+        def layer(key, fan_in, fan_out):
+            return {
+                "w": jax.random.normal(key, (fan_in, fan_out)) / fan_in**0.5,
+                "b": jnp.zeros(fan_out),
+            }
+
+        return {
+            "embed": layer(keys[0], input_dim + latent_dim, self.width),
+            "blocks": (
+                layer(keys[1], self.width, self.width),
+                layer(keys[2], self.width, self.width),
+            ),
+            "out": layer(keys[3], self.width, output_dim),
+        }
+
+    def apply(self, weights, inputs, latents):
+        def through(layer, a):
+            return a @ layer["w"] + layer["b"]
+
+        state = through(weights["embed"], jnp.concatenate([inputs, latents]))
+        for block in weights["blocks"]:
+            state = state + jnp.tanh(through(block, state))
+        return through(weights["out"], state)
+
+
+@dataclass(frozen=True)
+class Convolution:
+    """A filter that slides along the inputs, for rows that are short series."""
+
+    channels: int = 3
+    length: int = 3
+
+    def init(self, key, input_dim, latent_dim, output_dim):
+        keys = jax.random.split(key, 3)
+        return {
+            "filters": 0.5 * jax.random.normal(keys[0], (self.channels, self.length)),
+            "latent": 0.5 * jax.random.normal(keys[1], (latent_dim, self.channels)),
+            "out": 0.5 * jax.random.normal(keys[2], (self.channels, output_dim)),
+            "bias": jnp.zeros(output_dim),
+        }
+
+    def apply(self, weights, inputs, latents):
+        signals = jax.vmap(lambda f: jnp.convolve(inputs, f, mode="valid"))(
+            weights["filters"]
+        )
+        pooled = jnp.mean(jax.nn.relu(signals), axis=1) + latents @ weights["latent"]
+        return pooled @ weights["out"] + weights["bias"]
+
+
+@pytest.mark.parametrize(
+    ("network", "input_dim", "output_dim", "settings"),
+    [
+        (Residual(), 2, 2, {}),
+        (Convolution(), 5, 1, {"inference": "mfvi", "preset": "paper"}),
+    ],
+    ids=["residual", "convolution"],
+)
+def test_a_network_of_ones_own_fits_and_predicts(
+    network, input_dim, output_dim, settings
+):
+    assert isinstance(network, Network)
+    flat = FlatNetwork(network, input_dim, 1, output_dim)
+    vector = jnp.arange(float(flat.num_weights))
+    np.testing.assert_array_equal(flat.flatten(flat.unflatten(vector)), vector)
+
+    rng = np.random.default_rng(0)
+    inputs = rng.normal(size=(48, input_dim))
+    targets = inputs[:, :output_dim] + 0.1 * rng.normal(size=(48, output_dim))
+    model = ncai.BNNLVRegressor(
+        network=network,
+        max_steps=100,
+        n_restarts=2,
+        n_weight_draws=16,
+        n_latent_draws=8,
+        random_state=0,
+        **settings,
+    )
+    model.fit(inputs, targets if output_dim > 1 else targets[:, 0])
+    shape = (5, output_dim) if output_dim > 1 else (5,)
+    mean, std = model.predict(inputs[:5], return_std=True)
+    assert mean.shape == std.shape == shape
+    assert np.all(np.isfinite(mean))
+    assert np.all(std > 0)
+    # Its own weights, not those of the default perceptron, were trained.
+    assert model.posterior_.mean.weights.shape[1] == flat.num_weights
+
+
+def test_what_is_no_network_is_refused():
+    model = ncai.BNNLVRegressor(network=object())
+    with pytest.raises(ValueError, match=r"network=.*init.*apply"):
+        model.fit(np.zeros((8, 1)), np.arange(8.0))

@@ -1,0 +1,409 @@
+"""The penalties of NCAI: values, weights, gradients, and where they could break."""
+
+import warnings
+from dataclasses import replace
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+from ncai.objectives.penalties import (
+    LARGEST_EXPONENT,
+    Penalties,
+    henze_zirkler,
+    henze_zirkler_double_sum,
+    hz_expected,
+    offdiagonal_norm,
+    smooth_exponential,
+    squared_correlation,
+)
+from ncai.stats import henze_zirkler as normality
+from ncai.stats import latent_statistics as ls
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")
+    import pingouin
+
+FAST_HZ = jax.jit(henze_zirkler)
+STATISTICS_OF = jax.jit(Penalties.values)
+STATISTICS = ("hz", "offdiagonal", "pc_inputs", "pc_targets")
+
+
+def sample(law, num_rows, dims, seed=0):
+    rng = np.random.default_rng(seed)
+    if law == "gaussian":
+        return rng.normal(size=(num_rows, dims))
+    if law == "t3":
+        return rng.standard_t(3, size=(num_rows, dims))
+    return rng.uniform(-1, 1, size=(num_rows, dims))
+
+
+def rows(num_rows, dims, seed=0):
+    """Latents that depend on the inputs and the targets, and are skewed."""
+    rng = np.random.default_rng(seed)
+    inputs = rng.normal(size=(num_rows, 2))
+    targets = rng.normal(size=(num_rows, 1)) + inputs[:, :1]
+    mixing = rng.normal(size=(dims, dims))
+    latents = np.exp(0.4 * rng.normal(size=(num_rows, dims)) @ mixing)
+    latents += 0.5 * inputs[:, :1] + 0.3 * targets
+    return latents, inputs, targets
+
+
+def statistics(latents, inputs, targets, weights, **changes):
+    arrays = (jnp.asarray(a) for a in (latents, inputs, targets, weights))
+    values = STATISTICS_OF(Penalties(**changes), *arrays)
+    return {name: float(value) for name, value in values.items()}
+
+
+# ----- Henze-Zirkler ------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("law", ["gaussian", "t3", "uniform"])
+@pytest.mark.parametrize("num_rows", [50, 200, 750, 1500])
+def test_fast_hz_equals_its_definition_for_one_latent(num_rows, law, x64):
+    # Trapezoid nodes miss only what lies beyond t = 5.5 beta, and the aliases of pairs
+    # more than 20 deviations apart: 5 digits, or 2e-4 with a heavy tail.
+    points = jnp.asarray(3 + 0.2 * sample(law, num_rows, 1, seed=num_rows))
+    fast = float(FAST_HZ(points, jnp.ones(num_rows)))
+    by_definition = float(henze_zirkler_double_sum(points))
+    tolerance = 2e-4 if law == "t3" else 1e-5
+    assert fast == pytest.approx(by_definition, rel=tolerance)
+    reference = normality.henze_zirkler(np.asarray(points), method="exact").statistic
+    assert by_definition == pytest.approx(reference, rel=1e-8)
+
+
+@pytest.mark.parametrize("law", ["gaussian", "t3"])
+@pytest.mark.parametrize(("dims", "tolerance"), [(2, 3e-4), (3, 0.02)])
+def test_fast_hz_equals_other_implementations_for_more_latents(
+    dims, tolerance, law, x64
+):
+    # A grid for K = 2, where the ridge of 1e-5 is all that is left of the difference;
+    # quasi-random nodes for K = 3, good to 2 %.
+    points = sample(law, 300, dims, seed=1)
+    fast = float(FAST_HZ(jnp.asarray(points), jnp.ones(300)))
+    by_definition = float(henze_zirkler_double_sum(jnp.asarray(points)))
+    assert fast == pytest.approx(by_definition, rel=1e-5 if dims == 2 else tolerance)
+    reference = normality.henze_zirkler(points, method="exact").statistic
+    assert fast == pytest.approx(reference, rel=tolerance)
+    other = pingouin.multivariate_normality(points).hz
+    assert fast == pytest.approx(other, rel=tolerance)
+
+
+def test_hz_knows_neither_place_nor_scale_nor_mixing(x64):
+    points = sample("t3", 200, 2)
+    mixed = 5 + points @ np.array([[2.0, 0.3], [-1.0, 0.7]])
+    ones = jnp.ones(200)
+    # Up to the ridge: 1e-5 of the mean variance, so about 1e-4 of the smallest one.
+    before, after = (float(FAST_HZ(jnp.asarray(p), ones)) for p in (points, mixed))
+    assert after == pytest.approx(before, rel=1e-3)
+
+
+@pytest.mark.parametrize(("num_rows", "dims"), [(50, 1), (200, 1), (100, 2)])
+def test_expected_hz_is_its_mean_over_gaussian_samples(num_rows, dims, x64):
+    points = jnp.asarray(np.random.default_rng(0).normal(size=(400, num_rows, dims)))
+    ones = jnp.ones(num_rows)
+    found = jax.jit(lambda p: jax.lax.map(lambda z: henze_zirkler(z, ones), p))(points)
+    # The formula is for a known mean and covariance to first order in 1/N: at N = 50
+    # it is about 0.01 low. Beyond that, 4 standard errors.
+    slack = 4 * float(found.std()) / 400**0.5 + 0.5 / num_rows
+    mean = float(found.mean())
+    assert hz_expected(num_rows, dims) == pytest.approx(mean, abs=slack)
+    reference = normality.henze_zirkler(np.asarray(points[0])).expected
+    assert hz_expected(num_rows, dims) == pytest.approx(reference, rel=1e-12)
+
+
+# ----- The other two ------------------------------------------------------------------
+
+
+def test_squared_correlation_is_the_mean_over_all_pairs_of_columns(x64):
+    latents, inputs, _ = rows(80, 3)
+    expected = np.mean(np.corrcoef(inputs.T, latents.T)[:2, 2:] ** 2)
+    found = squared_correlation(
+        jnp.asarray(inputs), jnp.asarray(latents), jnp.ones(len(inputs))
+    )
+    assert found == pytest.approx(expected, rel=1e-9)
+    assert found == pytest.approx(ls.pearson_penalty_value(inputs, latents), rel=1e-9)
+
+
+def test_squared_correlation_of_a_line_is_one(x64):
+    x = jnp.linspace(-1, 1, 9)[:, None]
+    assert squared_correlation(x, 3 - 2 * x, jnp.ones(9)) == pytest.approx(1, rel=1e-9)
+
+
+def test_offdiagonal_norm_is_frobenius(x64):
+    latents, *_ = rows(80, 3)
+    covariance = np.cov(latents.T, bias=True)
+    # Each of the three pairs stands twice in the matrix.
+    expected = np.sqrt(2 * np.sum(covariance[np.triu_indices(3, 1)] ** 2))
+    found = offdiagonal_norm(jnp.asarray(latents), jnp.ones(80))
+    assert found == pytest.approx(expected, rel=1e-5)
+    assert found == pytest.approx(ls.offdiag_covariance_norm(latents), rel=1e-5)
+
+
+def test_one_latent_has_no_offdiagonal(x64):
+    latents, *_ = rows(80, 1)
+    assert offdiagonal_norm(jnp.asarray(latents), jnp.ones(80)) == 0
+
+
+# ----- Row weights --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("dims", [1, 2, 3])
+def test_a_weight_is_a_number_of_repetitions(dims, x64):
+    latents, inputs, targets = rows(60, dims)
+    counts = np.random.default_rng(5).integers(0, 4, 60)
+    weighted = statistics(latents, inputs, targets, counts.astype(float))
+    again = np.repeat(np.arange(60), counts)
+    repeated = statistics(
+        latents[again], inputs[again], targets[again], np.ones(len(again))
+    )
+    for name in STATISTICS:
+        # The nodes of HZ are chosen by the size of the arrays: quadrature error only.
+        tolerance = 1e-6 if name == "hz" else 1e-11
+        assert weighted[name] == pytest.approx(repeated[name], rel=tolerance), name
+
+
+@pytest.mark.parametrize("dims", [1, 2, 3])
+def test_rows_of_weight_zero_are_absent(dims, x64):
+    latents, inputs, targets = rows(60, dims)
+    padding = np.full((20, 3), 1e3)  # far away: any leak would show
+    padded = statistics(
+        np.vstack([latents, padding[:, :dims]]),
+        np.vstack([inputs, padding[:, :2]]),
+        np.vstack([targets, padding[:, :1]]),
+        np.repeat([1.0, 0.0], [60, 20]),
+    )
+    plain = statistics(latents, inputs, targets, np.ones(60))
+    for name in STATISTICS:
+        tolerance = 1e-6 if name == "hz" else 1e-11
+        assert padded[name] == pytest.approx(plain[name], rel=tolerance), name
+
+
+# ----- Gradients ----------------------------------------------------------------------
+
+
+def scalar_functions(inputs, targets, weights, **changes):
+    penalties = Penalties(
+        hz_weight=0.7,
+        offdiagonal_weight=3.0,
+        dependence_weight=1.3,
+        hz_tolerance=0.05,
+        **changes,
+    )
+
+    def pick(name):
+        return lambda z: penalties.values(z, inputs, targets, weights)[name]
+
+    def total(z):
+        values = penalties.values(z, inputs, targets, weights)
+        return penalties.total(values, jnp.sum(weights), z.shape[1])
+
+    return {name: pick(name) for name in STATISTICS} | {"total": total}
+
+
+@pytest.mark.parametrize(
+    ("dims", "slack"), [(1, "none"), (2, "none"), (3, "none"), (1, "white_noise")]
+)
+def test_gradients_equal_finite_differences(dims, slack, x64):
+    latents, inputs, targets = (jnp.asarray(a) for a in rows(24, dims))
+    weights = jnp.asarray(np.random.default_rng(2).integers(0, 3, 24).astype(float))
+    functions = scalar_functions(inputs, targets, weights, slack=slack)
+    values_and_gradients = jax.jit(
+        lambda z: {name: jax.value_and_grad(f)(z) for name, f in functions.items()}
+    )
+    here = values_and_gradients(latents)
+    rng = np.random.default_rng(3)
+    step = 1e-5
+    for _ in range(3):
+        direction = jnp.asarray(rng.normal(size=latents.shape))
+        up, down = (
+            values_and_gradients(latents + s * direction) for s in (step, -step)
+        )
+        for name, (_, gradient) in here.items():
+            slope = float(jnp.vdot(gradient, direction))
+            difference = float(up[name][0] - down[name][0]) / (2 * step)
+            # Error of the difference: step^2 times the third derivative.
+            size = float(jnp.linalg.norm(gradient) * jnp.linalg.norm(direction))
+            allowed = 1e-7 * size + 1e-12
+            assert slope == pytest.approx(difference, rel=1e-6, abs=allowed), name
+            assert size > 0 or (name, dims) == ("offdiagonal", 1)
+
+
+# ----- Where they could break ---------------------------------------------------------
+
+
+def edge_cases(dims):
+    latents, inputs, targets = rows(96, dims)
+    yield "all zero", 0 * latents, inputs, targets
+    yield "all equal", 0 * latents + 3.3, inputs, targets
+    yield "all equal and large", 0 * latents + 1e4, inputs, targets
+    yield "tiny", 1e-6 * latents, inputs, targets
+    yield "huge", 1e4 * latents, inputs, targets
+    yield "constant inputs", latents, 0 * inputs + 7.7, targets
+    yield "constant targets", latents, inputs, 0 * targets - 1.1
+    yield "all constant", 0 * latents, 0 * inputs, 0 * targets
+    yield "collinear", latents[:, :1] * np.arange(1, dims + 1), inputs, targets
+    yield "one latent constant", latents * (np.arange(dims) > 0), inputs, targets
+    outlier = latents.copy()
+    outlier[0] = 1e5
+    yield "one outlier", outlier, inputs, targets
+    yield "two points", np.sign(latents - np.median(latents)), inputs, targets
+
+
+@pytest.mark.parametrize("dims", [1, 2, 3])
+def test_values_and_gradients_are_finite_in_float32(dims):
+    weights = jnp.ones(96)
+
+    def all_of(z, x, y):
+        functions = scalar_functions(x, y, weights)
+        return {name: jax.value_and_grad(f)(z) for name, f in functions.items()}
+
+    compiled = jax.jit(all_of)
+    for case, latents, inputs, targets in edge_cases(dims):
+        arrays = [jnp.asarray(a, jnp.float32) for a in (latents, inputs, targets)]
+        for name, (value, gradient) in compiled(*arrays).items():
+            assert np.isfinite(value), (case, name)
+            assert np.all(np.isfinite(gradient)), (case, name)
+
+
+def test_collinear_latents_are_finite_whatever_the_rounding():
+    # The covariance has rank 1, and what float32 loses in its sums grows with the
+    # number of rows and dimensions: the ridge must be larger than that.
+    for seed in range(8):
+        rng = np.random.default_rng(seed)
+        direction = 10 * rng.normal(size=(1, 5))
+        latents = rng.normal(size=(1000, 1)) * direction + 5 * (seed % 3)
+        value = FAST_HZ(jnp.asarray(latents, jnp.float32), jnp.ones(1000))
+        assert np.isfinite(value), seed
+
+
+@pytest.mark.parametrize("narrow", [1e-2, 1e-3, 1e-4])
+def test_hz_of_latents_of_very_different_width(narrow):
+    """In float32: a nearly collapsed latent is Gaussian or not as a wide one is."""
+    points = np.random.default_rng(0).standard_normal((750, 2))
+    ones = jnp.ones(750, jnp.float32)
+    alike = henze_zirkler(jnp.asarray(points, jnp.float32), ones)
+    unlike = henze_zirkler(jnp.asarray(points * [1, narrow], jnp.float32), ones)
+    np.testing.assert_allclose(unlike, alike, rtol=1e-2)
+
+
+def test_constant_columns_correlate_with_nothing():
+    latents, inputs, targets = rows(96, 1)
+    found = statistics(
+        np.float32(latents),
+        np.float32(0 * inputs + 7.7),
+        np.float32(0 * targets - 1.1),
+        np.ones(96, np.float32),
+    )
+    assert found["pc_inputs"] == pytest.approx(0, abs=1e-6)
+    assert found["pc_targets"] == pytest.approx(0, abs=1e-6)
+
+
+def test_an_hz_in_the_thousands_is_finite_in_float32():
+    # Two clumps: |ecf(t) - gaussian|^2 does not fade with N, so HZ grows like N.
+    num_rows = 6000
+    clumps = np.repeat([-1.0, 1.0], num_rows // 2)[:, None]
+    clumps = clumps + 0.01 * sample("gaussian", num_rows, 1)
+    zeros = jnp.zeros((num_rows, 1))
+    penalties = Penalties(hz_tolerance=0.0003)
+
+    def total(z):
+        values = penalties.values(z, zeros, zeros, jnp.ones(num_rows))
+        return penalties.total(values, jnp.asarray(float(num_rows)), 1), values["hz"]
+
+    (value, hz), gradient = jax.jit(jax.value_and_grad(total, has_aux=True))(
+        jnp.asarray(clumps, jnp.float32)
+    )
+    assert hz > 1000
+    exact = normality.henze_zirkler(clumps, method="exact").statistic
+    assert hz == pytest.approx(exact, rel=1e-3)
+    assert np.isfinite(value)
+    assert np.all(np.isfinite(gradient))
+    assert np.any(gradient != 0)  # past the cap there is still a way back
+
+
+def test_the_exponential_goes_on_as_its_tangent(x64):
+    cap = LARGEST_EXPONENT
+    slope = jax.grad(smooth_exponential)
+    below = jnp.asarray([-3.0, 0.0, 2.5, cap - 1e-9])
+    np.testing.assert_allclose(smooth_exponential(below), np.exp(below), rtol=1e-12)
+    # Value and slope agree from both sides of the cap ...
+    for nearby in (cap - 1e-9, cap, cap + 1e-9):
+        assert smooth_exponential(nearby) == pytest.approx(np.exp(cap), rel=1e-8)
+        assert slope(nearby) == pytest.approx(np.exp(cap), rel=1e-8)
+    # ... and beyond it there is a straight line.
+    assert smooth_exponential(cap + 3.0) == pytest.approx(4 * np.exp(cap), rel=1e-12)
+    assert slope(cap + 1e6) == pytest.approx(np.exp(cap), rel=1e-12)
+
+
+# ----- The total ----------------------------------------------------------------------
+
+VALUES = {"hz": 2.0, "offdiagonal": 0.25, "pc_inputs": 0.1, "pc_targets": 0.3}
+PENALTIES = Penalties(
+    hz_weight=0.7,
+    offdiagonal_weight=3.0,
+    dependence_weight=1.3,
+    hz_tolerance=0.05,
+    input_tolerance=0.5,
+    target_tolerance=0.2,
+)
+
+
+def total_of(num_rows=100, dims=2, **changes):
+    return replace(PENALTIES, **changes).total(
+        {name: jnp.asarray(value) for name, value in VALUES.items()},
+        jnp.asarray(float(num_rows)),
+        dims,
+    )
+
+
+def test_the_total_by_hand(x64):
+    # HZ / (N eps_T) = 2 / 5;  PC_x / eps_x + PC_y / eps_y = 0.2 + 1.5.
+    expected = 100 * (0.7 * np.exp(0.4) + 3.0 * 0.25 + 1.3 * np.exp(1.7))
+    assert total_of() == pytest.approx(expected, rel=1e-12)
+
+
+def test_what_is_switched_off_leaves_the_rest(x64):
+    hz, off, both = 0.7 * np.exp(0.4), 3.0 * 0.25, 1.3 * np.exp(1.7)
+    assert total_of(hz_weight=0.0) == pytest.approx(100 * (off + both), rel=1e-12)
+    assert total_of(offdiagonal_weight=0.0) == pytest.approx(
+        100 * (hz + both), rel=1e-12
+    )
+    assert total_of(dependence_weight=0.0) == pytest.approx(100 * (hz + off), rel=1e-12)
+    # An infinite tolerance makes the factor exp(0) = 1.
+    assert total_of(input_tolerance=float("inf")) == pytest.approx(
+        100 * (hz + off + 1.3 * np.exp(1.5)), rel=1e-12
+    )
+    assert total_of(target_tolerance=float("inf")) == pytest.approx(
+        100 * (hz + off + 1.3 * np.exp(0.2)), rel=1e-12
+    )
+    assert total_of(
+        input_tolerance=float("inf"), target_tolerance=float("inf")
+    ) == pytest.approx(100 * (hz + off + 1.3), rel=1e-12)
+
+
+def test_an_infinite_tolerance_has_finite_gradients():
+    latents, inputs, targets = (jnp.asarray(a, jnp.float32) for a in rows(32, 1))
+    functions = scalar_functions(
+        inputs,
+        targets,
+        jnp.ones(32),
+        input_tolerance=float("inf"),
+        target_tolerance=float("inf"),
+    )
+    gradient = jax.jit(jax.grad(functions["total"]))(latents)
+    assert np.all(np.isfinite(gradient))
+
+
+def test_slack_spares_what_white_noise_has(x64):
+    level = hz_expected(100, 2)
+    rest = 100 * (3.0 * 0.25 + 1.3 * np.exp(1.7))
+    # Above the level only the excess counts; N eps_T = 5.
+    assert total_of(slack="white_noise") == pytest.approx(
+        rest + 70 * np.exp((2.0 - level) / 5), rel=1e-12
+    )
+    below = {name: jnp.asarray(value) for name, value in VALUES.items()}
+    below["hz"] = jnp.asarray(0.9 * level)
+    found = replace(PENALTIES, slack="white_noise").total(below, jnp.asarray(100.0), 2)
+    assert found == pytest.approx(rest + 70, rel=1e-12)

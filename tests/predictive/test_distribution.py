@@ -1,0 +1,765 @@
+"""The predictive distribution: known answers, brute force, properties, independence."""
+
+import copy
+import subprocess
+import sys
+import textwrap
+from functools import cache
+from pathlib import Path
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from scipy import stats
+from scipy.special import logsumexp
+
+from ncai.model.latent_nodes import latent_nodes, tail_nodes
+from ncai.model.networks import MLP, FlatNetwork
+from ncai.predictive.decomposition import sorted_neighbour_entropy
+from ncai.predictive.distribution import PredictiveDistribution, mixture, row_statistics
+from ncai.stats import scores as metrics
+from ncai.types import WeightDraws
+
+SHIFT, SCALE = 3.0, 2.0
+
+
+@cache
+def make(
+    num_draws=16,
+    num_latent=32,
+    num_rows=20,
+    input_dim=2,
+    latent_dim=1,
+    output_dim=1,
+    hidden=(8,),
+    noise_std=0.2,
+    spread=0.2,
+    seed=0,
+):
+    """A network with weights scattered around random ones, as a posterior would be."""
+    network = FlatNetwork(
+        MLP(hidden=hidden, activation="tanh"), input_dim, latent_dim, output_dim
+    )
+    rng = np.random.default_rng(seed)
+    centre = 0.6 * rng.normal(size=network.num_weights)
+    weights = centre + spread * rng.normal(size=(num_draws, centre.size))
+    draws = WeightDraws(
+        weights.astype(np.float32),
+        noise_std * rng.uniform(0.7, 1.3, (num_draws, output_dim)).astype(np.float32),
+        rng.uniform(0.8, 1.2, num_draws).astype(np.float32),
+    )
+    return PredictiveDistribution(
+        network=network,
+        inputs=rng.normal(size=(num_rows, input_dim)),
+        draws=draws,
+        num_latent_draws=num_latent,
+        target_shift=np.full(output_dim, SHIFT),
+        target_scale=np.full(output_dim, SCALE),
+        single_output=output_dim == 1,
+    )
+
+
+def linear(num_latent=4096, slope=1.5, latent_slope=0.6, latent_std=0.8, noise=0.3):
+    """y = 2 (slope x + latent_slope z + 0.1 + eps) + 3: exactly Gaussian given x."""
+    network = FlatNetwork(MLP(hidden=()), 1, 1, 1)
+    tree = [
+        {
+            "input": np.full((1, 1), slope),
+            "latent": np.full((1, 1), latent_slope),
+            "bias": np.full(1, 0.1),
+        }
+    ]
+    draws = WeightDraws(
+        np.asarray(network.flatten(tree), np.float32)[None],
+        np.full((1, 1), noise, np.float32),
+        np.full(1, latent_std, np.float32),
+    )
+    inputs = np.linspace(-2, 2, 9)[:, None]
+    predictive = PredictiveDistribution(
+        network=network,
+        inputs=inputs,
+        draws=draws,
+        num_latent_draws=num_latent,
+        target_shift=[SHIFT],
+        target_scale=[SCALE],
+        single_output=True,
+    )
+    std = SCALE * np.hypot(latent_slope * latent_std, noise)
+    return predictive, stats.norm(SHIFT + SCALE * (slope * inputs[:, 0] + 0.1), std)
+
+
+def components(predictive):
+    """Means [N, S, M, L] and noise [S, L] in units of y, in plain NumPy float64."""
+    network, draws = predictive.network, predictive.draws
+    nodes = latent_nodes(
+        len(draws.weights), predictive.num_latent_draws, network.latent_dim
+    )
+    means = []
+    for flat, std, node in zip(draws.weights, draws.latent_std, nodes, strict=True):
+        *first, last = (
+            jax.tree.map(lambda leaf: np.asarray(leaf, np.float64), layer)
+            for layer in network.unflatten(flat)
+        )
+        (first,) = first
+        hidden = predictive.inputs.astype(np.float64) @ first["input"] + first["bias"]
+        hidden = hidden[:, None] + std * node @ first["latent"]
+        means.append(np.tanh(hidden) @ last["weight"] + last["bias"])
+    means = SHIFT + SCALE * np.stack(means, 1)
+    return means, SCALE * np.asarray(draws.noise_std, np.float64)
+
+
+# ----- Nodes --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("latent_dim", [1, 2, 3])
+def test_nodes_have_the_moments_of_a_standard_normal(latent_dim):
+    nodes = latent_nodes(50, 40, latent_dim)
+    assert nodes.shape == (50, 40, latent_dim)
+    assert nodes.dtype == np.float32
+    flat = nodes.reshape(-1, latent_dim)
+    np.testing.assert_allclose(flat.mean(0), 0, atol=0.01)
+    np.testing.assert_allclose(np.cov(flat.T), np.eye(latent_dim), atol=0.02)
+    assert np.abs(nodes.mean(1)).max() < 0.25
+    assert len(np.unique(flat, axis=0)) == len(flat)
+
+
+def test_nodes_without_a_latent_are_one_empty_value():
+    assert latent_nodes(3, 7, 0).shape == (3, 1, 0)
+
+
+def test_nodes_need_positive_counts():
+    with pytest.raises(ValueError, match="num_latent=0"):
+        latent_nodes(3, 0, 1)
+
+
+# ----- Known answers ------------------------------------------------------------------
+
+
+def test_linear_network_is_exactly_gaussian():
+    predictive, exact = linear()
+    std = exact.std()
+    np.testing.assert_allclose(predictive.mean(), exact.mean(), rtol=1e-5)
+    np.testing.assert_allclose(predictive.std(), std, rtol=1e-3)
+    np.testing.assert_allclose(predictive.variance(), std**2, rtol=2e-3)
+    for offset in (-2.5, 0.0, 1.0):
+        y = exact.mean() + offset * std
+        np.testing.assert_allclose(predictive.log_prob(y), exact.logpdf(y), atol=5e-3)
+        np.testing.assert_allclose(predictive.pdf(y), exact.pdf(y), rtol=5e-3)
+        np.testing.assert_allclose(predictive.cdf(y), exact.cdf(y), atol=5e-4)
+        z = offset
+        crps = std * (
+            z * (2 * stats.norm.cdf(z) - 1) + 2 * stats.norm.pdf(z) - np.pi**-0.5
+        )
+        np.testing.assert_allclose(predictive.crps(y), crps, atol=1e-3 * std[0])
+    levels = np.array([0.001, 0.025, 0.3, 0.5, 0.9, 0.999])
+    expected = exact.mean()[:, None] + std[:, None] * stats.norm.ppf(levels)
+    found = predictive.quantile(levels)
+    np.testing.assert_allclose(found, expected, atol=5e-3 * std[0])
+    np.testing.assert_array_equal(found[:, 3], predictive.median())
+
+
+@pytest.mark.parametrize("method", ["monte_carlo", "nearest_neighbour"])
+def test_entropy_of_a_gaussian(method):
+    predictive, exact = linear()
+    parts = predictive.decompose("entropy", method, num_latent_draws=2000)
+    tolerance = 2e-3 if method == "monte_carlo" else 0.1
+    np.testing.assert_allclose(parts.total, exact.entropy(), atol=tolerance)
+    # With one weight draw nothing is left to learn.
+    np.testing.assert_allclose(parts.epistemic, 0, atol=1e-5)
+
+
+def test_draws_that_differ_in_their_mean_are_epistemic():
+    predictive = two_modes(distance=3.0)
+    parts = predictive.decompose()
+    np.testing.assert_allclose(parts.epistemic, 0.015**2, rtol=1e-4)
+    np.testing.assert_allclose(parts.aleatoric, 0.01**2, rtol=1e-4)
+
+
+# ----- Brute force --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("latent_dim", "output_dim"), [(1, 1), (0, 1), (2, 2)])
+def test_densities_match_a_sum_over_components(latent_dim, output_dim):
+    predictive = make(latent_dim=latent_dim, output_dim=output_dim)
+    means, noise = components(predictive)
+    rng = np.random.default_rng(1)
+    y = SHIFT + 1.5 * rng.normal(size=(len(predictive), output_dim))
+    each = stats.norm(means, noise[:, None])
+    log_parts = each.logpdf(y[:, None, None]).sum(-1)
+    size = log_parts[0].size
+    expected = logsumexp(log_parts, (1, 2)) - np.log(size)
+    given_y = y[:, 0] if output_dim == 1 else y
+    np.testing.assert_allclose(
+        predictive.log_prob(given_y), expected, rtol=1e-5, atol=1e-4
+    )
+    cdf = each.cdf(y[:, None, None]).mean((1, 2))
+    shape = (len(y), output_dim)
+    np.testing.assert_allclose(predictive.cdf(given_y).reshape(shape), cdf, atol=2e-6)
+    above = predictive.prob_above(given_y).reshape(shape)
+    np.testing.assert_allclose(above, 1 - cdf, atol=2e-6)
+    np.testing.assert_allclose(
+        predictive.mean().reshape(shape), means.mean((1, 2)), rtol=1e-5, atol=1e-6
+    )
+    variance = means.var((1, 2)) + (noise**2).mean(0)
+    np.testing.assert_allclose(
+        predictive.std().reshape(shape), variance**0.5, rtol=1e-5
+    )
+
+
+def test_crps_matches_the_sum_over_pairs_of_components():
+    predictive = make(num_rows=6, noise_std=0.05)
+    means, noise = components(predictive)
+    flat = means.reshape(len(means), -1)
+    std = np.broadcast_to(noise[:, None], means.shape[1:]).reshape(-1)
+    y = predictive.mean() + np.array([-9.0, -1, 0, 0.3, 1, 9])
+
+    def absolute(mean, std):
+        return 2 * std * stats.norm.pdf(mean / std) + mean * (
+            2 * stats.norm.cdf(mean / std) - 1
+        )
+
+    pairs = absolute(flat[:, :, None] - flat[:, None], np.hypot(std[:, None], std))
+    expected = absolute(y[:, None] - flat, std).mean(1) - 0.5 * pairs.mean((1, 2))
+    error = np.abs(predictive.crps(y) - expected) / predictive.std()
+    assert error.max() < 1e-3
+
+
+def test_density_on_a_grid_is_the_density_at_each_value():
+    predictive = make(num_rows=3)
+    values = np.linspace(0, 6, 31)
+    grid = predictive.log_prob_grid(values)
+    # Far out, where few components reach, `log_prob` takes others.
+    near = (grid > -3.5).sum(axis=0) == 3
+    assert near.sum() >= 3
+    for column in np.flatnonzero(near):
+        expected = predictive.log_prob(np.full(3, values[column]))
+        np.testing.assert_allclose(grid[:, column], expected, rtol=1e-5)
+    fine = np.linspace(-10, 16, 4001)
+    mass = np.trapezoid(np.exp(predictive.log_prob_grid(fine)), fine, axis=1)
+    np.testing.assert_allclose(mass, 1, atol=1e-4)
+
+
+def test_grid_and_intervals_take_one_output_of_several():
+    predictive = make(output_dim=2, num_rows=3)
+    values = np.array([2.0, 3.0])
+    assert predictive.log_prob_grid(values, output=1).shape == (3, 2)
+    lower, upper = predictive.interval()
+    assert lower.shape == upper.shape == (3, 2)
+    one, _ = predictive.interval(output=1)
+    np.testing.assert_array_equal(one, lower[:, 1])
+    assert len(predictive.interval(kind="highest_density", output=1)) == 3
+    with pytest.raises(ValueError, match="output=None"):
+        predictive.interval(kind="highest_density")
+    with pytest.raises(ValueError, match="output=2"):
+        predictive.log_prob_grid(values, output=2)
+
+
+@pytest.mark.parametrize("noise_std", [0.02, 0.3])
+def test_entropies_match_adaptive_integration(noise_std):
+    predictive = make(num_draws=6, num_latent=256, num_rows=2, noise_std=noise_std)
+    parts = predictive.decompose("entropy")
+    many = make(num_draws=6, num_latent=4096, num_rows=2, noise_std=noise_std)
+    means, noise = components(many)
+
+    def entropy(density, grid):
+        return np.trapezoid(-density * np.log(np.maximum(density, 1e-300)), grid)
+
+    for row in range(2):
+        centres = means[row, :, :, 0]
+        std = np.broadcast_to(noise, centres.shape)
+        # A step of a third of a width: the trapezoid rule is as good as exact.
+        low, high = (centres - 6 * std).min(), (centres + 6 * std).max()
+        grid = np.arange(low, high, std.min() / 3)
+        densities = [
+            np.mean([stats.norm.pdf(grid, *one) for one in zip(m, s, strict=True)], 0)
+            for m, s in zip(centres, std, strict=True)
+        ]
+        total = entropy(np.mean(densities, axis=0), grid)
+        given = [entropy(density, grid) for density in densities]
+        assert parts.total[row] == pytest.approx(total, abs=5e-3)
+        assert parts.aleatoric[row] == pytest.approx(np.mean(given), abs=5e-3)
+        assert parts.epistemic[row] == pytest.approx(
+            parts.total[row] - parts.aleatoric[row], abs=1e-9
+        )
+
+
+@pytest.mark.parametrize("noise", [0.001, 0.01, 0.3])
+def test_entropy_given_weights_where_the_noise_is_small(noise):
+    """Values of z, of which there are some only, are no spikes of the density."""
+    predictive, _ = linear(num_latent=8, latent_slope=1.0, latent_std=1.0, noise=noise)
+    parts = predictive.decompose("entropy")
+    expected = 0.5 * np.log(2 * np.pi * np.e * SCALE**2 * (1 + noise**2))
+    np.testing.assert_allclose(parts.aleatoric, expected, atol=0.02)
+    np.testing.assert_allclose(parts.epistemic, 0, atol=0.02)
+
+
+@pytest.mark.parametrize("distance", [1e4, 1e6])
+def test_one_wild_component_hides_no_other(distance):
+    """One of 512 far away: the entropy and the set of highest density stay."""
+    rng = np.random.default_rng(0)
+    means = jnp.asarray(rng.normal(size=(1, 512)), jnp.float32).at[0, 7].set(distance)
+    noise = jnp.full((1, 1), 0.3, jnp.float32)
+    usual = mixture.entropy(means.at[0, 7].set(0.0), noise)
+    # A share of 1/512 lies somewhere in a wide gap.
+    atol = np.log(distance) / 512 + 0.05
+    np.testing.assert_allclose(mixture.entropy(means, noise), usual, atol=atol)
+    points, density, level = mixture.highest_density_level(
+        means, noise, jnp.asarray(0.9, jnp.float32)
+    )
+    inside = density >= level
+    held = mixture.cdf(means, noise, points[inside].max()) - mixture.cdf(
+        means, noise, points[inside].min()
+    )
+    np.testing.assert_allclose(held, 0.9, atol=0.02)
+
+
+def test_entropy_far_from_zero():
+    means = jnp.asarray([[1e8, 1e8 + 16]], jnp.float32)
+    noise = jnp.full((1, 1), 0.5, jnp.float32)
+    expected = 0.5 * np.log(2 * np.pi * np.e * 0.25) + np.log(2)
+    np.testing.assert_allclose(mixture.entropy(means, noise), expected, atol=0.01)
+
+
+def test_entropy_estimates_agree_for_two_outputs():
+    predictive = make(num_rows=3, output_dim=2, noise_std=0.4)
+    exact = predictive.decompose("entropy")
+    neighbour = predictive.decompose("entropy", "nearest_neighbour")
+    assert exact.total.shape == (3,)
+    np.testing.assert_allclose(neighbour.total, exact.total, atol=0.15)
+    np.testing.assert_allclose(neighbour.aleatoric, exact.aleatoric, atol=0.2)
+    assert (exact.epistemic > 0).all()
+
+
+def test_sorted_neighbour_entropy_matches_the_general_one():
+    from ncai.stats.knn import knn_entropy
+
+    samples = np.random.default_rng(0).normal(size=(3, 200))
+    expected = [knn_entropy(group[:, None], k=5) for group in samples]
+    np.testing.assert_allclose(sorted_neighbour_entropy(samples, 5), expected)
+
+
+# ----- Quantiles and intervals --------------------------------------------------------
+
+
+@pytest.mark.parametrize("noise_std", [0.001, 0.2])
+def test_quantile_inverts_cdf(noise_std):
+    predictive = make(noise_std=noise_std, num_rows=40)
+    levels = np.array([1e-4, 0.025, 0.31, 0.5, 0.8, 0.975, 0.9999])
+    found = predictive.quantile(levels)
+    assert found.shape == (40, 7)
+    for column, level in enumerate(levels):
+        missed = np.abs(predictive.cdf(found[:, column]) - level)
+        nearby = found[:, column, None] + 1e-5 * predictive.std()[:, None] * [-1, 1]
+        around = [predictive.cdf(nearby[:, side]) for side in (0, 1)]
+        close = (missed < 1e-5) | ((around[0] <= level) & (level <= around[1]))
+        assert close.all()
+
+
+def two_modes(distance=100.0):
+    """Two weight draws that disagree: modes at 0 and `distance` noise deviations."""
+    network = FlatNetwork(MLP(hidden=()), 1, 0, 1)
+    trees = [
+        [{"input": np.zeros((1, 1)), "latent": np.zeros((0, 1)), "bias": np.full(1, b)}]
+        for b in (0.0, distance * 0.01)
+    ]
+    weights = np.stack([np.asarray(network.flatten(tree)) for tree in trees])
+    return PredictiveDistribution(
+        network=network,
+        inputs=np.zeros((2, 1)),
+        draws=WeightDraws(
+            weights.astype(np.float32),
+            np.full((2, 1), 0.01, np.float32),
+            np.ones(2, np.float32),
+        ),
+        num_latent_draws=4,
+        target_shift=[0.0],
+        target_scale=[1.0],
+        single_output=True,
+    )
+
+
+def test_modes_far_apart_have_two_intervals_and_quantiles_in_both():
+    predictive = two_modes()
+    for intervals in predictive.interval(0.9, kind="highest_density"):
+        half = 0.01 * stats.norm.ppf(0.95)
+        expected = [[-half, half], [1 - half, 1 + half]]
+        np.testing.assert_allclose(intervals, expected, atol=5e-4)
+    low, middle, high = predictive.quantile([0.25, 0.5, 0.75])[0]
+    assert low == pytest.approx(0, abs=1e-6)
+    assert high == pytest.approx(1, abs=1e-6)
+    assert 0.02 < middle < 0.98
+
+
+@pytest.mark.parametrize("level", [0.5, 0.95])
+@pytest.mark.parametrize("noise_std", [0.05, 0.2])
+def test_highest_density_has_its_probability_and_is_shorter(level, noise_std):
+    predictive = make(noise_std=noise_std, num_rows=12)
+    lower, upper = predictive.interval(level)
+    sets = predictive.interval(level, kind="highest_density")
+    for row, intervals in enumerate(sets):
+        one = predictive[row]
+        mass = sum(float((one.cdf([b]) - one.cdf([a]))[0]) for a, b in intervals)
+        assert mass == pytest.approx(level, abs=0.005)
+        length = np.diff(intervals, axis=1).sum()
+        assert length <= 1.01 * (upper[row] - lower[row])
+
+
+def test_ripples_are_no_humps():
+    points = np.linspace(-4, 4, 2001)
+    ripple = stats.norm.pdf(points) * (1 + 0.1 * np.sin(60 * points))
+    share = ripple * np.gradient(points) / (ripple * np.gradient(points)).sum()
+    heights = np.sort(ripple)[::-1]
+    filled = np.cumsum(share[np.argsort(-ripple)])
+    threshold = heights[np.searchsorted(filled, 0.9)]
+    assert len(row_statistics.intervals_above(points, ripple, threshold)) > 1
+    (ends,) = row_statistics.highest_density_set(points, ripple, threshold, 0.9)
+    assert np.diff(stats.norm.cdf(ends)) == pytest.approx(0.9, abs=0.01)
+
+
+# ----- Properties ---------------------------------------------------------------------
+
+
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(
+    seed=st.integers(0, 2**16),
+    noise_std=st.floats(0.01, 2),
+    spread=st.floats(0, 2),
+    levels=st.lists(st.floats(0.01, 0.99), min_size=3, max_size=3, unique=True),
+)
+def test_properties_of_any_mixture(seed, noise_std, spread, levels):
+    predictive = make(num_rows=3, noise_std=noise_std, spread=spread, seed=seed)
+    quantiles = predictive.quantile(np.sort(levels))
+    slack = 1e-5 * predictive.std()[:, None]
+    assert (np.diff(quantiles, axis=1) >= -slack).all()
+    own = predictive.decompose(num_latent_draws=predictive.num_latent_draws)
+    np.testing.assert_array_equal(own.total, own.aleatoric + own.epistemic)
+    np.testing.assert_allclose(own.total, predictive.std() ** 2, rtol=1e-5)
+    assert (own.epistemic >= 0).all()
+    assert (own.aleatoric > 0).all()
+    near = predictive.crps(predictive.median())
+    assert (near > 0).all()
+    assert (near <= predictive.crps(predictive.median() + 3 * predictive.std())).all()
+
+
+def test_the_total_is_the_variance_where_a_few_draws_make_up_most_of_it():
+    # One draw in a thousand has a hundred times the noise: most sets of 256 miss it.
+    predictive = make(num_draws=1000, num_latent=8)
+    predictive.draws.noise_std[501] *= 100
+    parts = predictive.decompose()
+    np.testing.assert_allclose(parts.total, predictive.variance(), rtol=1e-6)
+    np.testing.assert_array_equal(parts.total, parts.aleatoric + parts.epistemic)
+
+
+def test_few_draws_of_a_decomposition_come_from_every_restart():
+    # Two restarts that disagree: the draws of each lie together.
+    predictive = make(num_draws=64, spread=0.0)
+    weights = np.repeat(np.asarray(predictive.draws.weights)[:2], 32, axis=0)
+    weights[32:] += 0.5
+    two = copy.copy(predictive)
+    two.draws = predictive.draws._replace(weights=weights)
+    few = two.decompose(num_weight_draws=2, num_latent_draws=512)
+    every = two.decompose(num_weight_draws=64, num_latent_draws=512)
+    assert (every.epistemic > 1e-3).all()
+    np.testing.assert_allclose(few.epistemic, every.epistemic, rtol=0.2)
+
+
+def test_the_work_of_a_decomposition_is_bounded():
+    predictive = make(num_draws=1024, num_latent=8, num_rows=2)
+    draws, num_latent = predictive._split_draws(None, None)
+    assert (len(draws.weights), num_latent) == (256, 256)
+    draws, num_latent = predictive._split_draws(None, 8)
+    assert (len(draws.weights), num_latent) == (1024, 8)
+    assert len(predictive._split_draws(4000, None)[0].weights) == 1024
+
+
+# ----- Rows do not depend on each other -----------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("latent_dim", "num_latent", "num_draws", "output_dim"),
+    [(1, 5, 7, 1), (0, 1, 9, 1), (2, 8, 4, 2)],
+)
+def test_a_row_alone_gives_the_same_bits(latent_dim, num_latent, num_draws, output_dim):
+    predictive = make(
+        num_draws=num_draws,
+        num_latent=num_latent,
+        latent_dim=latent_dim,
+        output_dim=output_dim,
+        num_rows=1030,
+        hidden=(7, 5),
+    )
+    y = predictive.mean()
+    whole = {
+        "log_prob": predictive.log_prob(y),
+        "quantile": predictive.quantile([0.1, 0.6]),
+        "std": predictive.std(),
+        "sample": predictive.sample(3, seed=1).swapaxes(0, 1),
+    }
+    order = np.random.default_rng(0).permutation(len(predictive))
+    for rows in ([0], [13], [1029], np.arange(3, 20), order):
+        part = predictive[rows]
+        again = {
+            "log_prob": part.log_prob(y[rows]),
+            "quantile": part.quantile([0.1, 0.6]),
+            "std": part.std(),
+            "sample": part.sample(3, seed=1).swapaxes(0, 1),
+        }
+        for name, values in whole.items():
+            np.testing.assert_array_equal(again[name], values[rows], err_msg=name)
+
+
+def test_no_rows_give_empty_results():
+    empty = make()[:0]
+    assert len(empty) == 0
+    assert empty.mean().shape == (0,)
+    assert empty.quantile([0.1, 0.9]).shape == (0, 2)
+    assert empty.interval(kind="highest_density") == []
+
+
+# ----- Samples ------------------------------------------------------------------------
+
+
+def test_samples_have_the_moments_of_the_mixture():
+    predictive = make(num_rows=4)
+    samples = predictive.sample(20_000, seed=3)
+    assert samples.shape == (20_000, 4)
+    std = predictive.std()
+    # Five standard errors; the variance of a variance is taken as for kurtosis 6.
+    np.testing.assert_allclose(
+        samples.mean(0), predictive.mean(), atol=5 * std.max() / 20_000**0.5
+    )
+    np.testing.assert_allclose(samples.std(0), std, rtol=5 * (5 / 4 / 20_000) ** 0.5)
+    np.testing.assert_array_equal(samples, predictive.sample(20_000, seed=3))
+    np.testing.assert_array_equal(samples[:7], predictive.sample(7, seed=3))
+    # Without a seed it is 0.
+    np.testing.assert_array_equal(predictive.sample(7), predictive.sample(7, seed=0))
+    assert abs(np.corrcoef(samples.T)[0, 1]) < 0.05
+    same_row = predictive[np.zeros(2000, int)]
+    uniform = same_row.cdf(samples[:2000, 0])
+    assert stats.kstest(uniform, "uniform").pvalue > 1e-3
+
+
+def test_functions_use_one_weight_draw_for_all_rows():
+    predictive = make(num_rows=5, num_latent=1024)
+    functions = predictive.sample_functions(16, seed=0)
+    np.testing.assert_array_equal(predictive.sample_functions(16), functions)
+    assert functions.shape == (16, 5)
+    means, _ = components(predictive)
+    by_draw = means.mean(2)[:, :, 0].T
+    # Each function is one of the 16 draws at every row, and each draw comes once.
+    distance = np.abs(functions[:, None] - by_draw[None]).max(2)
+    assert distance.min(1).max() < 0.01
+    assert sorted(distance.argmin(1)) == list(range(16))
+
+
+def test_functions_with_latents_and_noise():
+    predictive = make(num_rows=4, num_draws=3)
+    noisy = predictive.sample_functions(
+        6000, seed=0, latent="prior", include_noise=True
+    )
+    np.testing.assert_allclose(noisy.std(0), predictive.std(), rtol=0.06)
+    same_inputs = predictive[[0, 0, 0]]
+    shared = same_inputs.sample_functions(50, seed=0, latent="shared")
+    np.testing.assert_array_equal(shared[:, 0], shared[:, 1])
+    assert shared.std() > 0
+    part = predictive[1:3].sample_functions(5, seed=0, latent="prior")
+    whole = predictive.sample_functions(5, seed=0, latent="prior")
+    np.testing.assert_array_equal(part, whole[:, 1:3])
+
+
+# ----- Enough draws, far tails, memory ------------------------------------------------
+
+
+def test_doubling_draws_hardly_changes_the_log_density():
+    kept = {}
+    many = make(num_draws=256, num_rows=200, hidden=(20,), noise_std=0.3)
+    y = many.sample(1, seed=0)[0]
+    for num_draws, num_latent in ((128, 32), (256, 64)):
+        draws = WeightDraws(*(leaf[:num_draws] for leaf in many.draws))
+        kept[num_draws] = PredictiveDistribution(
+            network=many.network,
+            inputs=many.inputs,
+            draws=draws,
+            num_latent_draws=num_latent,
+            target_shift=many.target_shift,
+            target_scale=many.target_scale,
+            single_output=True,
+        ).log_prob(y)
+    assert abs(kept[128].mean() - kept[256].mean()) < 0.005
+
+
+def test_far_tails_are_finite():
+    predictive = make(noise_std=0.01)
+    for y in (1e6, -1e6):
+        assert np.isfinite(predictive.log_prob(np.full(20, y))).all()
+        assert np.isfinite(predictive.crps(np.full(20, y))).all()
+    assert (predictive.prob_above(1e6) < 1e-30).all()
+    assert (predictive.prob_above(-1e6) == 1).all()
+
+
+@pytest.mark.skipif(
+    not Path("/proc/self/status").is_file(), reason="reads its memory from /proc"
+)
+def test_hundred_thousand_rows_need_little_memory():
+    script = """
+        import re, numpy as np, jax
+        from ncai.model.networks import MLP, FlatNetwork
+        from ncai.predictive.distribution import PredictiveDistribution
+        from ncai.types import WeightDraws
+        network = FlatNetwork(MLP(hidden=(10,)), 4, 1, 1)
+        rng = np.random.default_rng(0)
+        weights = rng.normal(size=(50, network.num_weights)).astype(np.float32)
+        draws = WeightDraws(weights, np.ones((50, 1)), np.ones(50))
+        predictive = PredictiveDistribution(
+            network=network, inputs=rng.normal(size=(100_000, 4)), draws=draws,
+            num_latent_draws=20, target_shift=[0.0], target_scale=[1.0],
+            single_output=True)
+        assert np.isfinite(predictive.log_prob(np.zeros(100_000))).all()
+        # Samples of 400 MB: they are held once.
+        assert predictive.sample(500).shape == (500, 100_000)
+        # The peak of this program alone; getrusage carries over that of its parent.
+        status = open("/proc/self/status").read()
+        print(int(re.search(r"VmHWM:\\s+(\\d+) kB", status)[1]) // 1024)
+    """
+    result = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(script)],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert int(result.stdout) < 1000
+
+
+# ----- Messages -----------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda p: p.log_prob(np.zeros(3)), r"y has shape \[3\].*\[20\]"),
+        (lambda p: p.cdf(np.full(20, np.nan)), "y holds NaN"),
+        (lambda p: p.quantile(1.0), "q=1.0"),
+        (lambda p: p.quantile([0.5, np.nan]), "q=.*strictly between 0 and 1"),
+        (lambda p: p.quantile("half"), "q='half' must be a number"),
+        (lambda p: p.interval(95), "level=95.*strictly between 0 and 1"),
+        (lambda p: p.interval("most"), "level='most' must be a number"),
+        (lambda p: p.prob_above("x"), "threshold='x' must be a number"),
+        (lambda p: p.interval(kind="hdr"), "kind='hdr'"),
+        (lambda p: p.decompose("range"), "measure='range'"),
+        (lambda p: p.decompose(method="guess"), "method='guess'"),
+        (lambda p: p.decompose(num_weight_draws=0), "num_weight_draws=0"),
+        (lambda p: p.decompose("entropy", "nearest_neighbour", k=0), "k=0"),
+        (lambda p: p.sample(0, seed=0), "n=0"),
+        (lambda p: p.sample("a"), "n='a'"),
+        (lambda p: p.sample(2, seed="a"), "seed='a' must be a whole number"),
+        (lambda p: p.sample_functions(2, seed=-1), "seed=-1 must be a whole number"),
+        (lambda p: p.decompose("entropy", seed=0.5), "seed=0.5"),
+        (lambda p: p.sample_functions(2, seed=0, latent="none"), "latent='none'"),
+        (lambda p: p.log_prob_grid(1.0), "values has shape"),
+    ],
+)
+def test_wrong_arguments_are_named(call, message):
+    with pytest.raises(ValueError, match=message):
+        call(make())
+
+
+def test_wrong_parts_are_named():
+    good = make(output_dim=2)
+    parts = {
+        "network": good.network,
+        "inputs": good.inputs,
+        "draws": good.draws,
+        "num_latent_draws": 4,
+        "target_shift": [0.0, 0.0],
+        "target_scale": [1.0, 1.0],
+        "single_output": False,
+    }
+    for change, message in (
+        ({"inputs": np.zeros((3, 5))}, "inputs has shape"),
+        ({"single_output": True}, "single_output=True"),
+        ({"target_scale": [1.0]}, "target_scale"),
+        ({"target_scale": [1.0, 0.0]}, "target_scale"),
+    ):
+        with pytest.raises(ValueError, match=message):
+            PredictiveDistribution(**(parts | change))
+
+
+def test_repr_and_length():
+    predictive = make()
+    assert len(predictive) == 20
+    assert len(predictive[3]) == 1
+    assert len(predictive[np.arange(20) < 4]) == 4
+    assert repr(predictive) == (
+        "PredictiveDistribution(rows=20, outputs=1, weight_draws=16, latent_draws=32)"
+    )
+
+
+@pytest.mark.parametrize("degrees", [1.2, 2.0, 30.0])
+def test_crps_is_right_where_tails_are_heavy(degrees):
+    rng = np.random.default_rng(0)
+    means = rng.standard_t(degrees, size=(64, 32)).astype(np.float32)
+    noise = np.full((64, 1), 0.1, np.float32)
+    found = float(
+        mixture.crps(jnp.asarray(means), jnp.asarray(noise), jnp.float32(0.3))
+    )
+    expected = metrics.crps_gaussian_mixture(
+        means.reshape(1, -1).astype(float), 0.1, None, [0.3]
+    )
+    assert float(found) == pytest.approx(float(expected), rel=2e-3)
+
+
+# ----- Far out, where few values of z reach -------------------------------------------
+
+
+def steep(num_draws=256, num_latent=8, noise_std=0.01):
+    """y = z exactly but for a narrow noise, with W all alike: N(0, 1 + noise^2)."""
+    network = FlatNetwork(MLP(hidden=()), 1, 1, 1)
+    weights = {
+        "input": np.zeros((1, 1)),
+        "latent": np.ones((1, 1)),
+        "bias": np.zeros(1),
+    }
+    flat = np.asarray(network.flatten([weights]), np.float32)
+    draws = WeightDraws(
+        np.tile(flat, (num_draws, 1)),
+        np.full((num_draws, 1), noise_std, np.float32),
+        np.ones(num_draws, np.float32),
+    )
+    return PredictiveDistribution(
+        network=network,
+        inputs=np.zeros((4, 1)),
+        draws=draws,
+        num_latent_draws=num_latent,
+        target_shift=[0.0],
+        target_scale=[1.0],
+        single_output=True,
+    )
+
+
+def test_tails_are_those_of_z_however_narrow_the_noise():
+    y = np.array([0.0, 3.2, -4.0, 5.0])
+    found = steep().log_prob(y)
+    np.testing.assert_allclose(found, stats.norm.logpdf(y), atol=0.05)
+    # By equally weighted values the last ones would be far from every component.
+    means, noise = np.sort(steep()._nodes().ravel()), 0.01
+    nearest = stats.norm.logpdf(y[3], means[-1], noise) - np.log(len(means))
+    assert nearest < -1000
+
+
+def test_tail_nodes_integrate_what_the_normal_does():
+    nodes, log_weights = tail_nodes(50, 32)
+    weights = np.exp(log_weights.astype(np.float64))
+    assert weights.sum() == pytest.approx(1, rel=1e-5)
+    z = nodes[..., 0].astype(np.float64)
+    for power, expected in ((1, 0), (2, 1), (4, 3), (6, 15)):
+        assert (weights * z**power).sum() == pytest.approx(expected, abs=2e-3)
+    assert np.abs(z).max() > 5
+
+
+def test_a_row_far_out_has_the_same_density_in_any_batch():
+    y = np.array([0.0, 3.2, -4.0, 5.0])
+    whole = steep().log_prob(y)
+    np.testing.assert_allclose(steep()[2:].log_prob(y[2:]), whole[2:], rtol=1e-6)

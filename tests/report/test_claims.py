@@ -1,0 +1,286 @@
+"""What the report may claim: no more than its rows show, and the same everywhere."""
+
+import re
+from copy import copy
+from dataclasses import replace
+from types import SimpleNamespace
+
+import numpy as np
+import pandas as pd
+import pytest
+from markupsafe import Markup
+
+from ncai import TablePreparer
+from ncai.comparison.baselines import ConstantNoiseLinear, MarginalDensity
+from ncai.diagnostics.conditional import conditional_density
+from ncai.diagnostics.latents import diagnose_latents
+from ncai.diagnostics.training_curves import restart_kinds, restart_shares
+from ncai.report import ReportInputs
+from ncai.report.draw.axes import Axis
+from ncai.report.inputs import Subject
+from ncai.report.sections import answer
+from ncai.report.sections.latents import MethodLatents, latents
+from ncai.report.sections.quality import quality
+from ncai.report.sections.ridges import ridgelines
+from ncai.report.sections.rows import row_titles
+from ncai.report.sections.split import Split, _scatter
+from ncai.report.sections.training import _chart, _strengths
+from ncai.report.words import percent
+from ncai.report.write import content, render
+from ncai.tables.number_format import decimals_for
+from report_models import one_input
+
+
+def test_rows_are_counted_from_1_or_have_their_own_labels():
+    model, X, y = one_input()
+
+    def name(raw):
+        return Subject(ReportInputs(model, X, y, raw_train=raw)).row_name(3)
+
+    assert name(None) == "row 4"
+    assert name(X) == "row 4"
+    assert name(X.set_axis([f"P{i}" for i in range(60)])) == "row P3"
+    assert name(X.set_axis(pd.Index(range(60), name="patient"))) == "row 3"
+
+
+def test_one_row_reads_the_same_wherever_it_is_shown():
+    model, X, y = one_input()
+    found = content(ReportInputs(model, X, y))
+    listed = found["split"].lists[0]["rows"][0]
+    rows, place = found["data"]["rows"], listed["place"]
+    assert rows["names"][place] == listed["name"]
+    assert rows["y_text"][place] == listed["y"]
+    assert rows["summary"][place][0] == listed["mean"]
+    hint = row_titles(Subject(ReportInputs(model, X, y)))[place]
+    assert hint.startswith(f"{listed['name']}: ")
+    assert hint.endswith(f" = {listed['y']}")
+
+
+def test_variances_of_rare_draws_are_called_rough():
+    model, X, y = one_input()
+    subject = Subject(ReportInputs(model, X, y))
+    parts = {"aleatoric_share": 0.9, "noise_ratio": 3.0}
+    usual = Split(None, Markup(), [], **parts, rare_share=0.05)
+    rough = Split(None, Markup(), [], **parts, rare_share=0.4)
+    assert "3 times as wide" in answer._what_kind(subject, usual, [])
+    told = answer._what_kind(subject, rough, [])
+    assert "in 40\u202f% of the rows most of the variance is that of a few" in told
+    assert "times as wide" not in told
+
+
+def test_densities_of_chosen_rows_are_of_new_rows_where_there_are_any():
+    model, X, y = one_input()
+    known = ReportInputs(model, X, y)
+    test = {"test_inputs": X.iloc[:9] + 0.05, "test_target": y[:9]}
+    new = ReportInputs(model, X, y, **test)
+    assert "which the model has learned from" in render(known)
+    assert "Rows that the model had not seen, from low" in render(new)
+    assert ridgelines(Subject(known)) != ridgelines(Subject(new))
+
+
+def test_few_or_known_rows_do_not_prove_that_probabilities_are_right():
+    model, X, y = one_input()
+    rng = np.random.default_rng(1)
+    many = pd.concat([X] * 10, ignore_index=True)
+    drawn = np.asarray(model.predict_dist(many).sample(1, rng.integers(99))).reshape(-1)
+
+    def said(X_test, y_test):
+        inputs = ReportInputs(model, X, y, X_test, y_test)
+        subject, found = Subject(inputs), quality(Subject(inputs))
+        text = answer._how_trustworthy(subject, found)
+        return answer.badges(subject, found, [])[0], text
+
+    badge, text = said(many, drawn)
+    assert badge == {"state": "good", "text": "intervals calibrated"}
+    assert text.startswith("Its probabilities can be taken at their word")
+    badge, text = said(many[:18], drawn[:18])
+    assert badge["state"] == "open"
+    assert "18 rows can say little" in text
+    badge, text = said(None, None)
+    assert badge["state"] == "open"
+    assert "only on rows it was fitted to" in text
+
+
+def test_what_is_not_told_apart_is_neither_good_nor_bad():
+    model, X, y = one_input()
+    table = [
+        {"name": "NCAI", "log_likelihood": -3.59},
+        {"name": "line", "log_likelihood": -3.16, "gain": (-0.43, -1.2, 0.3)},
+    ]
+    subject = Subject(ReportInputs(model, X, y, scores=table))
+    badge = answer.badges(subject, quality(subject), [])[1]
+    assert badge == {"state": "open", "text": "not told apart from line"}
+    table[1]["gain"] = (-0.43, -0.6, -0.2)
+    badge = answer.badges(subject, quality(subject), [])[1]
+    assert badge == {"state": "bad", "text": "another method is better"}
+
+
+def test_a_hint_that_z_follows_x_is_neither_good_nor_bad():
+    model, X, y = one_input()
+    subject = Subject(ReportInputs(model, X, y))
+    split = Split(None, Markup(), [], aleatoric_share=0.9, noise_ratio=1.0)
+
+    def said(pc_x):
+        rng = np.random.default_rng(0)
+        x, z = rng.normal(size=(2, 300, 1))
+        found = diagnose_latents(x, x, z, np.full_like(z, 0.1), 1.0)
+        found = replace(found, pc_x=pc_x)
+        seen = [MethodLatents(subject.main, found, [], [])]
+        badge = answer.badges(subject, quality(subject), seen)[-1]
+        return badge, answer._what_kind(subject, split, seen)
+
+    badge, text = said(0.0)
+    assert badge == {"state": "good", "text": "z is white noise"}
+    assert text.endswith("looks like white noise, as it should.")
+    badge, text = said(0.5)
+    assert badge == {"state": "open", "text": "z may depend on x"}
+    assert text.endswith("but for a hint that it follows x (see below).")
+
+
+def test_a_training_cut_short_is_told_first_of_all():
+    model, X, y = one_input()
+    assert "cut short" not in render(ReportInputs(model, X, y))
+    cut = copy(model)
+    cut.stop_reasons_ = [
+        "trial marginal: plateau",
+        "marginal: time limit after 9 steps",
+    ]
+    found = content(ReportInputs(cut, X, y))
+    assert found["cut_short"].startswith("The time limit cut training short, after 9")
+    assert {"state": "bad", "text": "training cut short"} in found["badges"]
+    cut.stop_reasons_, cut.interrupted_ = [], True
+    assert "stopped early" in render(ReportInputs(cut, X, y))
+
+
+def test_restarts_show_what_they_count():
+    model, X, y = one_input()
+    found = content(ReportInputs(model, X, y))["training"]
+    shares = restart_shares(model)
+    assert shares.sum() == pytest.approx(1)
+    np.testing.assert_array_equal(
+        np.sort(shares[shares > 0]), np.sort(model.posterior_.shares)
+    )
+    kinds = restart_kinds(model)
+    assert kinds == ["main"] * 2 + ["trial"] * (len(shares) - 2)
+    assert [row["kind"] for row in found["restarts"]] == kinds
+    assert [row["share"] for row in found["restarts"]] == [
+        percent(s, 1) for s in shares
+    ]
+    whole = found["kinds"][0]["share"], found["kinds"][1]["share"]
+    assert whole == (percent(shares[:2].sum()), percent(shares[2:].sum()))
+
+
+def test_restarts_of_a_trial_alone_are_not_called_main():
+    model = SimpleNamespace(
+        restart_scores_=np.zeros(3),
+        settings_={"n_restarts": 16},
+        stop_reasons_=["trial marginal: time limit after 250 steps"],
+    )
+    assert restart_kinds(model) == ["trial"] * 3
+
+
+def test_lines_are_the_stronger_the_more_a_restart_counts():
+    values = np.zeros((3, 4))
+    found = _strengths(values, None, np.array([0.2, 0.0, 0.4, 0.1, 0.3]))
+    np.testing.assert_allclose(found, [0.5, 0, 1, 0.25])
+    assert _strengths(values, 1, None).tolist() == [0, 1, 0, 0]
+    assert not _strengths(values, 4, None).any()  # a trial, which is not drawn
+    history = {
+        "step": np.arange(1, 41),
+        "stage": ["a"] * 40,
+        "value": np.linspace(1, 0, 160).reshape(40, 4),
+    }
+    history["value"][0] = 1e6
+    svg = _chart(history, found, "value", history["value"])["svg"]
+    opacities = re.findall(r'class="line shared" stroke-opacity="([\d.]+)"', svg)
+    assert [float(o) for o in opacities] == [0.44, 0.62, 1.0]
+    assert svg.count('"line restart"') == 1
+    # What is off the scale leaves the frame, and does not run along its edge.
+    heights = [float(h) for h in re.findall(r"M[\d.]+ (-?[\d.]+)L", svg)]
+    assert min(heights) < -1000
+
+
+def test_white_noise_may_depend_on_y():
+    model, X, y = one_input()
+    (found,), _ = latents(Subject(ReportInputs(model, X, y)), 0)
+    over_x, over_y, _ = (chart["caption"] for chart in found.charts)
+    assert "shows no pattern" in over_x
+    assert "shows no pattern" not in over_y
+    assert "y is made of x and z" in over_y
+
+
+def test_names_of_columns_are_told_as_they_are():
+    values = np.arange(20.0) ** 2
+    name = 'the town\'s "name"'
+    preparer = TablePreparer().fit(pd.DataFrame({name: values, "again": values}))
+    assert f"again: dropped: the same as '{name}' in every row." in preparer.describe()
+
+
+def test_one_bin_is_no_picture():
+    model, X, y = one_input()
+    titles = [
+        [chart["title"] for chart in quality(Subject(ReportInputs(*rows))).charts]
+        for rows in ((model, X, y), (model, X, y, X[:30], y[:30]))
+    ]
+    assert "Coverage by bin" in titles[0]
+    assert titles[1] == [name for name in titles[0] if name != "Coverage by bin"]
+
+
+def test_rows_uncertain_in_both_ways_have_a_mark_of_their_own():
+    model, X, y = one_input()
+    aleatoric, epistemic = np.arange(60.0), np.roll(np.arange(60.0), 4)
+    svg = _scatter(Subject(ReportInputs(model, X, y)), aleatoric, epistemic)
+    marked = {
+        kind: sorted(map(int, re.findall(r'data-row="(\d+)"', dots)))
+        for kind, dots in re.findall(r'<g class="dots (\w+)">(.*?)</g>', svg)
+    }
+    # The last ten by one, and by the other the last six and the first four.
+    assert marked == {
+        "aleatoric": list(range(50, 54)),
+        "both": list(range(54, 60)),
+        "epistemic": list(range(4)),
+    }
+
+
+def test_baselines_are_drawn_and_switched():
+    model, X, y = one_input()
+    fitted = {
+        baseline.name: baseline.fit(X.to_numpy(), y)
+        for baseline in (ConstantNoiseLinear(), MarginalDensity())
+    }
+    found = content(ReportInputs(model, X, y, baselines=fitted))
+    assert [row["name"] for row in found["quality"].scores][1:] == list(fitted)
+    calibration = found["quality"].charts[0]["svg"]
+    methods = found["data"]["explorers"]["explorer-0"]["methods"]
+    for key, name in zip(("m1", "m2"), fitted, strict=True):
+        assert f'class="line" data-method="{key}"' in calibration
+        assert methods[key]["name"] == name
+    # What is drawn over x is the density: at the first place, of the line's Gaussian.
+    rows, grid = np.array([[-1.0], [1.5]]), np.linspace(-8, 8, 400)
+    line = conditional_density(fitted["Linear, constant noise"], rows, [0, 1], grid)
+    np.testing.assert_allclose(np.trapezoid(line.density, grid), 1, atol=1e-6)
+    np.testing.assert_allclose(
+        np.trapezoid(line.density * grid, grid), line.mean, atol=1e-6
+    )
+    np.testing.assert_allclose(line.quantiles[:, 3], line.mean)
+    # They have no z, and no picture of their own beside the model's.
+    assert len(found["latents"]) == 1
+    assert found["thumbnails"] == []
+    many = {str(i): fitted["Density of y alone"] for i in range(6)}
+    with pytest.raises(ValueError, match="others and baselines hold 6 models"):
+        Subject(ReportInputs(model, X, y, baselines=many))
+
+
+@pytest.mark.parametrize(
+    ("values", "decimals"),
+    [([1234.0, 2], 0), ([20.5, 9], 2), ([0.86, None], 3), ([0.0551], 4), ([3e-4], 6)],
+)
+def test_columns_of_numbers_have_the_decimals_that_their_largest_needs(
+    values, decimals
+):
+    assert decimals_for(values) == decimals
+
+
+def test_counts_have_no_ticks_between_whole_numbers():
+    marks = Axis(0, 11, "rows", whole=True).marks(5)
+    assert [text for _, text in marks] == ["0", "5", "10"]

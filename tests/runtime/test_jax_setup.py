@@ -1,0 +1,110 @@
+"""The cache of compiled programs: private, bounded, and the user's to refuse."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ncai.runtime import jax_setup as compilation
+
+
+def said_by(code, tmp_path, **environment):
+    """What a new process says; JAX's setting is left as a user would have it."""
+    inherited = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("JAX_", "NCAI_", "XDG_", "XLA_")) and name != "NPROC"
+    }
+    run = subprocess.run(
+        [sys.executable, "-c", code],
+        env=inherited | {"XDG_CACHE_HOME": str(tmp_path)} | environment,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return run.stdout.split()
+
+
+def folder_in_use(tmp_path, **environment):
+    code = (
+        "import jax\n"
+        "from ncai.runtime.jax_setup import prepare_jax\n"
+        "print(prepare_jax())\n"
+        "print(jax.config.jax_compilation_cache_dir)\n"
+    )
+    return said_by(code, tmp_path, **environment)
+
+
+def test_on_by_default_in_a_private_folder(tmp_path):
+    folder = tmp_path / "ncai" / "compiled"
+    assert folder_in_use(tmp_path) == [str(folder)] * 2
+    assert folder.stat().st_mode & 0o077 == 0
+
+
+def test_a_fit_keeps_its_first_programs_too(tmp_path):
+    code = (
+        "import numpy as np\n"
+        "from ncai import BNNRegressor\n"
+        "x = np.linspace(-1, 1, 20)[:, None]\n"
+        "BNNRegressor(max_steps=1, n_restarts=1).fit(x, x[:, 0])\n"
+    )
+    said_by(code, tmp_path)
+    kept = [path.name for path in (tmp_path / "ncai" / "compiled").iterdir()]
+    # Where each restart starts is drawn before any training.
+    assert any("_starting_state" in name for name in kept)
+
+
+@pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="counts by /proc")
+def test_the_pool_of_xla_has_no_more_threads_than_are_asked_for(tmp_path):
+    """With one program and several threads XLA splits what is too small to be split."""
+    code = (
+        "import os, pathlib\n"
+        "import numpy as np\n"
+        "from ncai import BNNRegressor\n"
+        "x = np.linspace(-1, 1, 20)[:, None]\n"
+        "BNNRegressor(max_steps=1, n_restarts=1).fit(x, x[:, 0])\n"
+        "names = pathlib.Path('/proc/self/task').glob('*/comm')\n"
+        "print(sum('XLAEigen' in name.read_text() for name in names))\n"
+        "print(os.environ.get('NPROC'))\n"  # other programs start as they would
+    )
+    for threads in ("1", "3"):
+        assert said_by(code, tmp_path, NCAI_THREADS=threads) == [threads, "None"]
+    assert said_by(code, tmp_path, NCAI_THREADS="3", NPROC="2") == ["2", "2"]
+
+
+@pytest.mark.parametrize("asked", ["abc", "0", "-1", "2.5"])
+def test_a_number_of_threads_that_is_none_is_refused(asked, monkeypatch):
+    monkeypatch.setenv("NCAI_THREADS", asked)
+    with pytest.raises(ValueError, match=f"NCAI_THREADS='{asked}' must be a whole"):
+        compilation.num_threads()
+
+
+def test_off_when_asked(tmp_path):
+    assert folder_in_use(tmp_path, NCAI_CACHE_DIR="off") == ["None", "None"]
+
+
+def test_the_setting_of_jax_wins(tmp_path):
+    said = folder_in_use(tmp_path, JAX_COMPILATION_CACHE_DIR=str(tmp_path / "own"))
+    assert said == ["None", str(tmp_path / "own")]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="modes of files are POSIX")
+def test_a_folder_that_others_can_write_is_not_used(tmp_path):
+    folder = tmp_path / "compiled"
+    folder.mkdir(mode=0o700)
+    assert compilation._is_private(folder)
+    folder.chmod(0o777)
+    assert not compilation._is_private(folder)
+
+
+def test_the_oldest_programs_go_first(tmp_path):
+    for age in range(6):
+        path = tmp_path / f"program{age}"
+        path.write_bytes(b"x" * 100)
+        os.utime(path, (1000 - age, 1000 - age))
+    compilation._drop_oldest(tmp_path, 600)
+    assert len(list(tmp_path.iterdir())) == 6
+    compilation._drop_oldest(tmp_path, 599)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["program0", "program1"]

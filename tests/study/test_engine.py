@@ -1,0 +1,271 @@
+"""The study runner: resuming, failures, workers; and tables."""
+
+import io
+import json
+import math
+import os
+import re
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+
+import numpy as np
+import pandas as pd
+import pytest
+from rich.console import Console
+
+from ncai.study import registry
+from ncai.study.engine.cells import Cell, Outcome
+from ncai.study.engine.live import RunView, TimeLeft, in_words
+from ncai.study.engine.run import Finished, Watcher, run_study
+from ncai.study.engine.scales import SCALES
+from ncai.study.engine.store import Store
+from ncai.study.engine.workers import Workers
+from ncai.study.experiments.benchmark import BENCHMARK, Benchmark
+from ncai.study.experiments.paper_settings import DATASETS, METHODS, grid
+from ncai.study.output.tables.write import (
+    Entry,
+    Table,
+    latex_text,
+    published,
+    side_by_side,
+)
+
+SCALE = SCALES["smoke"]
+
+
+class Toy:
+    """Squares of numbers; the second round asks for what the first found."""
+
+    name = "toy"
+    title = "a toy"
+
+    def __init__(self):
+        self.runs, self.broken = [], set()
+
+    def cells(self, scale, store):
+        first = [Cell.of("toy", part=i, phase="first") for i in range(3)]
+        found = [store.load(c) for c in first]
+        second = [
+            Cell.of("toy", part=o.row["square"], phase="second")
+            for o in found
+            if o is not None
+        ]
+        return first + second
+
+    def run(self, cell):
+        self.runs.append(cell.id)
+        if cell["part"] in self.broken:
+            raise RuntimeError("broken on purpose")
+        return Outcome({"square": cell["part"] ** 2}, {"numbers": np.arange(3)})
+
+
+@pytest.fixture
+def toy(monkeypatch):
+    study = Toy()
+    monkeypatch.setitem(registry.STUDIES, "toy", study)
+    return study
+
+
+def test_runs_what_is_missing_and_what_follows_from_it(toy, tmp_path):
+    store, seen = Store(tmp_path), []
+
+    class Notes(Watcher):
+        def known(self, cells, missing, slots):
+            seen.append((len(cells), len(missing)))
+
+        def started(self, cell):
+            seen.append(cell["part"])
+
+        def finished(self, finished):
+            seen.append(-finished.cell["part"])
+
+    assert run_study(toy, SCALE, store, jobs=0, watcher=Notes()) == []
+    assert len(toy.runs) == 6
+    assert seen == [(3, 3), 0, 0, 1, -1, 2, -2, (6, 3), 0, 0, 1, -1, 4, -4, (6, 0)]
+    np.testing.assert_array_equal(
+        store.load(Cell.of("toy", part=2, phase="first")).arrays["numbers"], [0, 1, 2]
+    )
+    run_study(toy, SCALE, store, jobs=0)
+    assert len(toy.runs) == 6  # done cells are never run again
+
+
+def test_no_worker_idles_while_there_are_cells_that_follow(toy, tmp_path, monkeypatch):
+    followed = threading.Event()
+
+    def run(cell):
+        if cell["phase"] == "second":
+            followed.set()
+        elif cell["part"] == 2:  # ends only once a cell that follows another has run
+            assert followed.wait(timeout=20)
+        return Outcome({"square": cell["part"] ** 2}, {})
+
+    @contextmanager
+    def two_threads(jobs, scheduler):
+        with ThreadPoolExecutor(2) as pool:
+            yield Workers(pool.submit, lambda: 2)
+
+    monkeypatch.setattr(toy, "run", run)
+    monkeypatch.setattr("ncai.study.engine.run.workers", two_threads)
+    assert run_study(toy, SCALE, Store(tmp_path)) == []
+
+
+def test_a_failure_is_kept_and_tried_again(toy, tmp_path):
+    store, bad = Store(tmp_path), Cell.of("toy", part=1, phase="first")
+    toy.broken.add(1)
+    assert run_study(toy, SCALE, store, jobs=0) == [bad]
+    assert "broken on purpose" in store.failure(bad)
+    assert not store.is_done(bad)
+    toy.broken.clear()
+    assert run_study(toy, SCALE, store, jobs=0) == []
+    assert store.failure(bad) is None
+    assert not list(tmp_path.rglob("*.failed.txt"))
+
+
+def test_a_kill_between_cells_loses_and_doubles_nothing(toy, tmp_path):
+    store = Store(tmp_path)
+
+    class Die(Watcher):
+        def finished(self, finished):
+            if finished.cell["part"] == 1:
+                raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run_study(toy, SCALE, store, jobs=0, watcher=Die())
+    run_study(toy, SCALE, store, jobs=0)
+    assert len(toy.runs) == len(set(toy.runs)) == 6
+
+
+def test_half_written_files_are_never_seen(toy, tmp_path, monkeypatch):
+    store, cell = Store(tmp_path), Cell.of("toy", part=1, phase="first")
+    monkeypatch.setattr(
+        json, "dumps", lambda *a, **k: (_ for _ in ()).throw(OSError("disk full"))
+    )
+    with pytest.raises(OSError, match="disk full"):
+        store.save(cell, Outcome({"square": 1}, {}), 1.0)
+    monkeypatch.undo()
+    assert not store.is_done(cell)
+    assert not list(tmp_path.rglob("*.json"))
+
+
+def test_leftovers_of_killed_writers_go_and_fresh_ones_stay(toy, tmp_path):
+    folder = tmp_path / "toy"
+    folder.mkdir()
+    old, fresh = folder / ".a.json.0123", folder / ".b.json.4567"
+    for path in (old, fresh):
+        path.write_text("{")
+    os.utime(old, (0, 0))
+    run_study(toy, SCALE, Store(tmp_path), jobs=0)
+    assert not old.exists()
+    assert fresh.exists()
+
+
+def test_time_left_is_guessed_from_cells_of_the_same_kind():
+    guess = TimeLeft()
+    slow = Cell.of("x", method="slow", split=1)
+    quick = Cell.of("x", method="quick", split=1)
+    assert guess.together([slow], {}, 1) is None
+    guess.learn(slow, 100.0)
+    guess.learn(quick, 10.0)
+    assert guess.of(Cell.of("x", method="slow", split=5)) == 100.0
+    assert guess.of(Cell.of("x", method="new", split=5)) == 55.0
+    assert guess.together([quick], {slow: 30.0}, 2) == (10 + 70) / 2
+    assert guess.together([], {slow: 300.0}, 1) == 0  # late, but not below nothing
+    assert [in_words(s) for s in (7, 600, 12_000)] == ["7 s", "10 min", "3 h 20 min"]
+
+
+def test_the_live_table_counts(toy, tmp_path):
+    console = Console(file=io.StringIO(), force_terminal=True, width=100)
+    store, cells = Store(tmp_path), toy.cells(SCALE, Store(tmp_path))
+    view = RunView(store, ["toy", "other"], console)
+    view.begin("toy")
+    view.known(cells, cells, 2)
+    view.started(cells[0])
+    view.started(cells[1])
+    view.finished(Finished(cells[0], "Traceback", 1.0))
+    with console.capture() as shown:
+        console.print(view.table())
+    plain = re.sub(r"\x1b\[[0-9;]*m", "", shown.get()).splitlines()
+    assert plain[1].split()[:5] == ["toy", "0", "3", "1", "1"]  # done, of, running...
+    assert cells[1].id in shown.get()
+
+
+def test_plain_lines_where_there_is_no_terminal(toy, tmp_path, capsys):
+    toy.broken.add(1)
+    store = Store(tmp_path)
+    with RunView(store, ["toy"], Console(file=io.StringIO())) as view:
+        view.begin("toy")
+        run_study(toy, SCALE, store, jobs=0, watcher=view)
+    lines = capsys.readouterr().out.splitlines()
+    assert len(lines) == 5
+    assert "FAILED" in lines[1]
+    assert "toy 4 of 5, 1 failed; none left" in lines[-1]
+
+
+def test_identity_of_a_cell_is_its_settings():
+    one = Cell.of("x", dataset="yacht", split=1)
+    assert one == Cell.of("x", split=1, dataset="yacht")
+    assert one.id == Cell.of("x", split=1, dataset="yacht").id
+    assert one.id.startswith("yacht-1-")
+    assert one.id != Cell.of("x", dataset="yacht", split=1, restarts=2).id
+    assert one.seed != Cell.of("x", dataset="yacht", split=2).seed
+
+
+def test_grids_are_those_of_the_paper():
+    assert len(grid("yacht", "ncai")) == 16
+    assert len(grid("heavy_tail", "ncai")) == 8
+    assert [p.noise for p in grid("depeweg", "bnn")] == [1.0, 0.5, 0.1]
+    assert [p.noise for p in grid("yacht", "mfvi")] == [0.1, 0.01]
+
+
+def test_the_benchmark_lists_the_papers_cells(tmp_path):
+    store, scale = Store(tmp_path), SCALES["paper"]
+    cells = BENCHMARK.cells(scale, store)
+    assert len(cells) == len(DATASETS) * len(METHODS) == 44
+    store.save(cells[0], Outcome({"chosen": [0.1, None, None, None]}, {}), 1.0)
+    again = Benchmark().cells(scale, store)
+    assert len(again) == 44 + 5
+    assert len({c.id for c in again}) == len(again)
+
+
+def test_published_numbers_have_labels():
+    table = published()
+    assert set(table.columns) >= {"label", "dataset", "method", "metric", "value"}
+    picked = table[
+        (table.dataset == "heavy_tail")
+        & (table.method == "ncai")
+        & (table.metric == "avg_ll_test")
+    ]
+    assert float(picked.value.iloc[0]) == pytest.approx(-1.43, abs=0.01)
+
+
+def test_entries_and_marks():
+    ours, theirs = Entry.of([1.0, 1.2, 1.1]), Entry(0.5, 0.1, 5)
+    assert str(ours) == "1.100 ± 0.100"
+    assert ours.differs_from(theirs)
+    assert not ours.differs_from(Entry.of([9.0]))  # one value has no known error
+    assert not Entry(0.01, 0.0, 5).differs_from(Entry(0.01 + 1e-10, 0.0, 5))
+    assert side_by_side(ours, theirs, True) == "**1.100 ± 0.100†** (0.500 ± 0.100)"
+    assert side_by_side(ours, theirs, False) == "1.100 ± 0.100† (**0.500 ± 0.100**)"
+    assert side_by_side(Entry.of([]), theirs, True) == "(0.500 ± 0.100)"
+    assert str(Entry.of([math.nan])) == ""
+    assert str(Entry.of([2.0])) == "2.000"
+
+
+def test_latex_escapes_and_bold_anywhere():
+    assert latex_text("1.1† (**0.5 ± 0.1**)") == (
+        r"1.1$\dagger$ (\textbf{0.5 $\pm$ 0.1})"
+    )
+    assert latex_text(r"a_b & 5 % \x {λ}") == (
+        r"a\_b \& 5 \% \textbackslash{}x \{$\lambda$\}"
+    )
+
+
+def test_a_table_in_three_forms(tmp_path):
+    table = Table(
+        "t", "A title", ("set", "a_b"), (("x", "**1.0 ± 0.1** (2)"),), note="A note."
+    )
+    table.write(tmp_path)
+    assert "| x | **1.0 ± 0.1** (2) |" in (tmp_path / "t.md").read_text()
+    assert r"\textbf{1.0 $\pm$ 0.1} (2)" in (tmp_path / "t.tex").read_text()
+    assert pd.read_csv(tmp_path / "t.csv").iloc[0, 1] == "1.0 ± 0.1 (2)"

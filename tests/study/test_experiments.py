@@ -1,0 +1,314 @@
+"""The studies' own maths against known answers, and how they build on each other."""
+
+import hashlib
+
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy.stats import norm
+
+from ncai.datasets import make_dataset
+from ncai.fitting.fit import to_data
+from ncai.inference.base import Training
+from ncai.inference.iwae import ImportanceWeighted
+from ncai.inference.latents import infer_latents
+from ncai.inference.marginal import Marginal
+from ncai.stats.henze_zirkler import henze_zirkler
+from ncai.stats.latent_statistics import aggregated_posterior_divergences
+from ncai.study.engine.cells import Cell, Outcome
+from ncai.study.engine.scales import SCALES
+from ncai.study.engine.store import Store
+from ncai.study.experiments import divergence
+from ncai.study.experiments.benchmark import (
+    BENCHMARK,
+    FULL_LENGTH,
+    LATENT_DIM,
+    TIGHTER_BOUNDS,
+    fit_and_choose,
+    make_method,
+    rows_of,
+)
+from ncai.study.experiments.benchmark_scores import score
+from ncai.study.experiments.decomposition import DECOMPOSITION
+from ncai.study.experiments.elbo_ranking import ELBO_RANKING, final_level
+from ncai.study.experiments.ground_truth import known_problem
+from ncai.study.experiments.map_bias import MAP_BIAS
+from ncai.study.experiments.oracle_curves import oracle_entropy, oracle_quantiles
+from ncai.study.experiments.qualitative import LEVELS, QUALITATIVE
+from ncai.study.experiments.reference import DRAWS_FILE, reference_draws
+from ncai.study.experiments.theory import THEORY
+from ncai.study.output.tables import full_length as full_length_tables
+from ncai.study.output.tables import tighter_bounds as tighter_bounds_tables
+from ncai.study.output.tables.decomposition import distances
+
+PARTS = ("total", "aleatoric", "epistemic")
+PRIOR = (jnp.zeros((1, 2)), jnp.ones((1, 2)))
+
+
+# ----- Divergence ---------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", ["js", "forward_kl", "reverse_kl", "mmd"])
+def test_divergences_vanish_at_the_prior(name):
+    assert float(divergence.VALUES[name](*PRIOR)) == pytest.approx(0, abs=2e-6)
+
+
+def test_kl_of_one_gaussian_is_the_closed_form():
+    means, stds = np.array([[0.4, -0.3]]), np.array([[0.7, 0.9]])
+    reverse = 0.5 * np.sum(stds**2 + means**2 - 1 - 2 * np.log(stds))
+    forward = 0.5 * np.sum((1 + means**2) / stds**2 - 1 + 2 * np.log(stds))
+    given = (jnp.asarray(means, jnp.float32), jnp.asarray(stds, jnp.float32))
+    assert float(divergence.reverse_kl(*given)) == pytest.approx(reverse, abs=1e-4)
+    assert float(divergence.forward_kl(*given)) == pytest.approx(forward, abs=1e-4)
+
+
+def test_jensen_shannon_is_that_of_the_diagnosis():
+    means, stds = divergence.start(40)
+    reference = aggregated_posterior_divergences(
+        2 * means, 0.3 * stds, 1.0, num_samples=100_000
+    )
+    value = float(divergence.jensen_shannon(2 * means, 0.3 * stds))
+    assert value == pytest.approx(reference.js, abs=0.005)
+
+
+def test_mmd_is_what_samples_say():
+    means, stds = divergence.start(5)
+    rng = np.random.default_rng(1)
+
+    def draw():
+        row = rng.integers(len(means), size=4000)
+        return means[row] + stds[row] * rng.standard_normal((4000, 2))
+
+    def kernel(a, b):
+        return np.exp(-0.5 * np.sum((a - b) ** 2, axis=1)).mean()
+
+    def prior():
+        return rng.standard_normal((4000, 2))
+
+    # Pairs of fresh samples: 200 rounds leave an error of about 0.0005.
+    sampled = np.mean(
+        [
+            kernel(draw(), draw())
+            - 2 * kernel(draw(), prior())
+            + kernel(prior(), prior())
+            for _ in range(200)
+        ]
+    )
+    assert float(divergence.mmd(means, stds)) == pytest.approx(sampled, abs=0.002)
+
+
+def test_only_hz_moves_the_means_towards_a_gaussian():
+    found = {
+        part: divergence.DIVERGENCE.run(
+            Cell.of("divergence", part=part, num_rows=300, steps=300)
+        ).row
+        for part in ("mmd", "hz")
+    }
+    assert found["mmd"]["value_after"] < 0.2 * found["mmd"]["value_before"]
+    assert found["mmd"]["p_value_after"] < 0.05
+    assert found["hz"]["p_value_after"] > 0.5
+    assert found["hz"]["std_after"] == pytest.approx(found["hz"]["std_before"])
+
+
+# ----- Truth drawn in pictures --------------------------------------------------------
+
+
+def test_oracle_quantiles_and_entropy_of_a_gaussian():
+    oracle = make_dataset("goldberg").oracle
+    inputs = np.linspace(0, 1, 7)[:, None]
+    std = oracle.noise_std(inputs)
+    wanted = oracle.mean(inputs) + std * norm.ppf(LEVELS)
+    found = oracle_quantiles(oracle, inputs, LEVELS)
+    np.testing.assert_allclose(found, wanted.T, atol=5e-3)
+    entropy = 0.5 * np.log(2 * np.pi * np.e * std[:, 0] ** 2)
+    np.testing.assert_allclose(oracle_entropy(oracle, inputs), entropy, atol=1e-4)
+
+
+# ----- HMC's draws from a file --------------------------------------------------------
+
+
+def test_draws_of_an_earlier_run_are_used(tmp_path, monkeypatch):
+    known = known_problem("depeweg", 0)
+    rng = np.random.default_rng(0)
+    truth = np.asarray(known.truth.weights)
+    weights = truth + 1e-3 * rng.standard_normal((3, 50, truth.size))
+    np.savez(tmp_path / "draws.npz", weights=weights)
+    monkeypatch.setenv(DRAWS_FILE, str(tmp_path / "draws.npz"))
+    draws, row = reference_draws(Cell.of("decomposition", kept=30), known)
+    assert draws.weights.shape == (30, truth.size)
+    np.testing.assert_allclose(draws.noise_std, 0.1**0.5, rtol=1e-6)
+    assert row["source"].startswith("draws.npz (sha256 ")
+    assert (row["num_chains"], row["num_draws"]) == (3, 50)
+    assert row["max_rhat"] < 1.2  # independent draws
+    # Chains at different places are told apart.
+    np.savez(tmp_path / "draws.npz", weights=weights + np.arange(3)[:, None, None])
+    _, row = reference_draws(Cell.of("decomposition", kept=30), known)
+    assert row["max_rhat"] > 1.5
+    assert not row["mixed"]
+
+
+def test_draws_that_do_not_fit_are_refused(tmp_path, monkeypatch):
+    known = known_problem("depeweg", 0)
+    cell = Cell.of("decomposition", kept=30)
+    monkeypatch.setenv(DRAWS_FILE, str(tmp_path / "none.npz"))
+    with pytest.raises(FileNotFoundError, match="names no file"):
+        reference_draws(cell, known)
+    np.savez(tmp_path / "none.npz", weights=np.zeros((2, 5, 7)))
+    with pytest.raises(ValueError, match=r"\[2, 5, 7\]; it must be \[chains, draws"):
+        reference_draws(cell, known)
+
+
+def test_distance_to_the_reference(tmp_path):
+    store, scale = Store(tmp_path), SCALES["smoke"]
+    grid = np.linspace(0, 1, 5)
+    names = [f"{m}_{p}" for m in ("entropy", "variance") for p in PARTS]
+    mixing = {"source": "x", "max_rhat": 1.0, "min_ess": 500.0, "mixed": True}
+    for cell in DECOMPOSITION.cells(scale, store)[1:]:
+        shift = 0.0 if cell["method"] == "hmc" else 0.5
+        arrays = {name: (1 + grid + shift) ** 2 for name in names}
+        row = mixing | {"num_chains": 2, "num_draws": 5}
+        store.save(cell, Outcome(row, arrays), 1.0)
+    found = distances(scale, store)
+    assert len(found) == 5  # MFVI and marginal by two priors, and the default
+    # As standard deviations the two differ by the shift.
+    np.testing.assert_allclose(found["variance_total"], 0.5)
+    np.testing.assert_allclose(found["entropy_total"], np.mean(grid + 1.25), rtol=1e-6)
+    np.testing.assert_allclose(found["entropy_rank"], 1.0)
+
+
+def test_the_final_elbo_leaves_out_stages_that_have_none():
+    history = np.array([[np.nan, np.nan], [np.nan, np.nan], [-5.0, 1.0], [-7.0, 2.0]])
+    np.testing.assert_array_equal(final_level(history), [-6.0, 1.5])
+    long = np.arange(20.0).reshape(10, 2)
+    np.testing.assert_array_equal(final_level(long), long[-4:].mean(axis=0))
+
+
+# ----- Cells --------------------------------------------------------------------------
+
+
+def test_identities_of_cells_at_paper_scale_stay(tmp_path):
+    """Results are kept under them: a change would orphan days of computation."""
+    store = Store(tmp_path)
+    ids = [
+        cell.id
+        for study in (THEORY, MAP_BIAS, ELBO_RANKING, BENCHMARK)
+        for cell in study.cells(SCALES["paper"], store)
+    ]
+    assert len(ids) == 136
+    digest = hashlib.sha256("\n".join(ids).encode()).hexdigest()
+    assert digest.startswith("c22c42da8afa9e4e")
+
+
+def choose(store, study, scale, dataset, scores):
+    for method, level in scores.items():
+        row = {"chosen": [0.1, None, None, None], "validation": level}
+        cell = study.select_cell(scale, dataset, method)
+        store.save(cell, Outcome(row, {}), 1.0)
+
+
+def test_the_picture_shows_the_fits_that_the_benchmark_reports(tmp_path):
+    store, scale = Store(tmp_path), SCALES["paper"]
+    before = QUALITATIVE.cells(scale, store)
+    assert {cell.study for cell in before} == {"benchmark"}
+    assert len(before) == 6 * 4
+    choose(
+        store, BENCHMARK, scale, "lidar", {"bnn": 0, "mfvi": 1, "ncai0": 3, "ncai": 2}
+    )
+    after = [c for c in QUALITATIVE.cells(scale, store) if c.study == "qualitative"]
+    assert [c["method"] for c in after] == ["bnn", "mfvi", "ncai0"]
+    reported = BENCHMARK.report_cells(scale, store, "lidar", "ncai0")
+    assert after[2].settings == reported[0].settings
+    assert after[2]["split"] == 1
+
+
+def test_two_latent_dimensions_have_cells_of_their_own(tmp_path):
+    store, scale = Store(tmp_path), SCALES["paper"]
+    cells = LATENT_DIM.cells(scale, store)
+    assert {cell["dataset"] for cell in cells} == {"yacht", "lidar"}
+    assert {cell["latent_dim"] for cell in cells} == {2}
+    others = {cell.id for cell in BENCHMARK.cells(scale, store)}
+    assert not others & {cell.id for cell in cells}
+
+
+def test_runs_of_full_length_are_the_benchmarks_without_its_stop(tmp_path):
+    store, scale = Store(tmp_path), SCALES["paper"]
+    before = FULL_LENGTH.cells(scale, store)
+    assert {(cell.study, cell["phase"]) for cell in before} == {("benchmark", "select")}
+    choose(store, BENCHMARK, scale, "goldberg", {"bnn": 0, "mfvi": 1, "ncai0": 3})
+    after = [c for c in FULL_LENGTH.cells(scale, store) if c.study == "full-length"]
+    assert len(after) == 3 * 5
+    for cell, method in ((after[0], "bnn"), (after[-1], "ncai0")):
+        stopped = BENCHMARK.report_cells(scale, store, "goldberg", method)
+        same = stopped[cell["split"] - 1]
+        assert same["plateau"]
+        assert dict(cell.settings) == dict(same.settings) | {"plateau": False}
+
+
+def test_the_table_of_full_length_shows_paired_changes(tmp_path):
+    store, scale = Store(tmp_path), SCALES["paper"]
+    choose(store, BENCHMARK, scale, "goldberg", {"mfvi": 0})
+    stopped = BENCHMARK.report_cells(scale, store, "goldberg", "mfvi")
+    full = FULL_LENGTH.report_cells(scale, store, "goldberg", "mfvi")
+    for number, (short, long) in enumerate(zip(stopped, full, strict=True)):
+        row = {"oracle_test": 0.0, "rmse_test": 1.0, "picp95_test_percent": 95.0}
+        store.save(short, Outcome(row | {"steps": 9000, "avg_ll_test": number}, {}), 1)
+        more = number + 0.1 * (-1) ** number
+        store.save(long, Outcome(row | {"steps": 30000, "avg_ll_test": more}, {}), 1)
+    (table,) = full_length_tables.tables(scale, store)
+    assert table.rows == (
+        # Changes of 0.1 and -0.1 in turn: mean 0.02, standard error sqrt(0.012 / 5).
+        (
+            "goldberg",
+            "BNN+LV, MFVI",
+            "9000",
+            "30000",
+            "+0.020 ± 0.049",
+            *["+0.000 ± 0.000"] * 2,
+        ),
+    )
+
+
+def test_tighter_bounds_are_the_benchmark_but_for_what_is_maximised(tmp_path):
+    store, scale = Store(tmp_path), SCALES["paper"]
+    cell = TIGHTER_BOUNDS.select_cell(scale, "goldberg", "iwae")
+    plain = BENCHMARK.select_cell(scale, "goldberg", "mfvi")
+    assert dict(cell.settings) == dict(plain.settings) | {"method": "iwae"}
+    assert len(TIGHTER_BOUNDS.cells(scale, store)) == 5 * 2
+    training = Training(num_restarts=3)
+    integrated = make_method("marginal", training, ())
+    assert integrated == Marginal(training, "ncai", (1.0,))
+    assert make_method("iwae", training, ()) == ImportanceWeighted(training, "ncai")
+
+
+def test_latents_that_were_integrated_out_are_scored_by_their_posterior():
+    cell = TIGHTER_BOUNDS.select_cell(SCALES["smoke"], "goldberg", "marginal")
+    problem, posterior, _ = fit_and_choose(cell)
+    row, arrays = score(posterior, problem, 3, exact_latents=True)
+    data = to_data(rows_of(problem.train))
+    exact = infer_latents(posterior, data, 200, seed=3).mean
+    np.testing.assert_allclose(arrays["latent_mean"], exact, rtol=1e-5)
+    assert row["hz_mu_z"] == pytest.approx(henze_zirkler(exact).statistic, rel=1e-3)
+
+
+def test_the_table_of_tighter_bounds_has_the_best_in_bold(tmp_path):
+    store, scale = Store(tmp_path), SCALES["paper"]
+    levels = {"mfvi": -1.5, "ncai0": -1.4, "iwae": -1.3, "marginal": -1.35}
+    for study in (BENCHMARK, TIGHTER_BOUNDS):
+        found = {m: v for m, v in levels.items() if m in study.methods}
+        choose(store, study, scale, "goldberg", found)
+        for method, level in found.items():
+            for cell in study.report_cells(scale, store, "goldberg", method):
+                row = {"oracle_test": -1.0, "avg_ll_test": level, "target_scale": 1.0}
+                store.save(cell, Outcome(row | {"hz_mu_z": 2.0}, {}), 1)
+    choose(store, BENCHMARK, scale, "goldberg", {"ncai": -2.0})
+    (table,) = tighter_bounds_tables.tables(scale, store)
+    shown = {row[1]: row[2:] for row in table.rows}
+    spread = "± 0.000"
+    assert shown["avg_ll_test"] == (
+        f"-1.500 {spread}",
+        f"-1.400 {spread}",
+        f"**-1.300 {spread}**",
+        f"-1.350 {spread}",
+    )
+    assert shown["oracle_gap"][2] == f"**0.300 {spread}**"
+    assert shown["hz_mu_z"] == (f"2.000 {spread}",) * 4  # neither is better
