@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Sequence
-from importlib.resources import files
 from pathlib import Path
 
 import pandas as pd
@@ -129,8 +128,7 @@ def _targets(results: Results, judged: str) -> list[str]:
 
 def published_table() -> pd.DataFrame:
     """Numbers in print, with where they are from."""
-    with (files("ncai.bench.quality") / "published.csv").open() as file:
-        return pd.read_csv(file)
+    return pd.read_csv(Path(__file__).parent / "published.csv")
 
 
 def _published(results: Results) -> list[str]:

@@ -2,7 +2,6 @@
 
 import json
 import math
-import os
 import subprocess
 import tempfile
 from collections.abc import Callable, Iterator
@@ -17,6 +16,7 @@ from benchmarks.quality.problems import SPLITS, load_problem
 from benchmarks.quality.scores import score_split
 from benchmarks.quality.store import Store
 from benchmarks.speed.machine import describe_machine
+from benchmarks.speed.workers import worker_environment
 from ncai.runtime.jax_setup import ONE_THREAD
 
 Say = Callable[[str], None]
@@ -127,7 +127,7 @@ def _run_batch(store: Store, batch: Batch, one_thread: bool, say: Say) -> None:
 def _lines(command: list[str], one_thread: bool) -> Iterator[dict]:
     """What a worker says, line by line."""
     # Fits side by side gain more than threads within one.
-    environment = os.environ | (ONE_THREAD if one_thread else {})
+    environment = worker_environment(**(ONE_THREAD if one_thread else {}))
     with (
         tempfile.TemporaryFile("w+") as errors,
         subprocess.Popen(

@@ -13,10 +13,11 @@ import numpy as np
 from ncai.datasets import make_dataset
 
 PEERS = Path(__file__).parent / "peers"
+CLONE = Path(__file__).parents[2]
 # Looked for in this order: named by the user, made by `make peers`, our own.
 PEERS_PYTHON = (
     os.environ.get("NCAI_PEERS_PYTHON", ""),
-    ".venv-peers/bin/python",
+    str(CLONE / ".venv-peers/bin/python"),
     sys.executable,
 )
 
@@ -33,13 +34,20 @@ def python_with(module: str) -> str | None:
     return None
 
 
+def worker_environment(**variables: str) -> dict[str, str]:
+    """Variables of a worker process: it finds `benchmarks` and the same `ncai`."""
+    paths = [str(CLONE), str(CLONE / "src"), os.environ.get("PYTHONPATH", "")]
+    found = os.pathsep.join(path for path in paths if path)
+    return os.environ | {"PYTHONPATH": found} | variables
+
+
 def run_worker(command: Sequence[str], task: dict) -> dict:
     """The JSON that the worker prints last."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "task.json"
         path.write_text(json.dumps(task))
         # Each call is a first call: no program from an earlier one.
-        environment = os.environ | {"NCAI_CACHE_DIR": "off"}
+        environment = worker_environment(NCAI_CACHE_DIR="off")
         environment.pop("JAX_COMPILATION_CACHE_DIR", None)
         done = subprocess.run(
             [*command, str(path)],

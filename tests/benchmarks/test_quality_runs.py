@@ -1,7 +1,9 @@
 """The judge of quality as a command: what is run, kept, and run again."""
 
 import math
+import os
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 
@@ -10,11 +12,13 @@ import pytest
 from scipy import stats
 from typer.testing import CliRunner
 
+import ncai
 from benchmarks.quality import command, methods, report
 from benchmarks.quality.paper_points import paper_point
 from benchmarks.quality.run import run_missing
 from benchmarks.quality.store import Store
 from benchmarks.quality.summary import Results
+from benchmarks.speed.workers import run_worker
 from ncai.cli import app as cli
 from ncai.datasets import make_dataset
 
@@ -42,7 +46,7 @@ def test_what_a_peer_does_is_its_digest_not_how_it_is_told():
 
 
 def test_a_new_default_is_a_new_digest(monkeypatch):
-    from ncai.fitting.fit import settings
+    from ncai.fitting import settings
 
     before = methods.worker("default", "yacht").digest
     assert before == methods.worker("default", "yacht").digest
@@ -193,6 +197,39 @@ def test_points_of_the_papers_grids_are_those_that_the_study_chose():
 
 def invoke(*words):
     return CliRunner().invoke(cli.app, ["bench", "quality", *words])
+
+
+def test_the_command_works_from_any_folder_with_a_clone(tmp_path):
+    source = Path(ncai.__file__).parents[1]
+    words = ["bench", "quality", "--table", "--out", str(tmp_path / "quality")]
+    done = subprocess.run(
+        [sys.executable, "-m", "ncai", *words],
+        cwd=tmp_path,
+        env=os.environ | {"PYTHONPATH": str(source)},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 2
+    assert "there are no results" in done.stderr  # so it was found and asked
+
+
+def test_workers_find_the_benchmarks_from_any_folder(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.delenv("PYTHONPATH", raising=False)
+    script = "import json, benchmarks, ncai; print(json.dumps([ncai.__file__]))"
+    (found,) = run_worker([sys.executable, "-c", script], {})
+    assert found == ncai.__file__
+
+
+@pytest.mark.parametrize("words", [(), ("quality", "--table")])
+def test_the_command_needs_a_clone(tmp_path, monkeypatch, words):
+    installed = tmp_path / "lib" / "python" / "ncai" / "__init__.py"
+    monkeypatch.setattr(ncai, "__file__", str(installed))
+    result = CliRunner().invoke(cli.app, ["bench", *words])
+    assert result.exit_code == 2
+    assert result.stderr.count("\n") == 1
+    assert "clone" in result.stderr
 
 
 def test_the_command_refuses_what_it_does_not_know(tmp_path):

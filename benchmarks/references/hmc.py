@@ -1,6 +1,6 @@
 """Sample the posterior of Depeweg by NUTS and report how well the chains mixed.
 
-    python scripts/hmc_reference.py --kind marginal --draws 4000 --folder FOLDER
+    python -m benchmarks.references.hmc --kind marginal --draws 4000 --folder FOLDER
 
 Settings of the paper's reference: s_w = 10, s_z = 1, s_eps = 0.1. Draws are kept in
 FOLDER as they are made: the same command goes on where it was stopped. A report on the
@@ -265,8 +265,8 @@ def report(options, chunks):
     found = judge_mixing(summary, info)
     print(found, flush=True)
     result = {
-        "command": f"python scripts/hmc_reference.py --kind {options.kind} --warmup "
-        f"{options.warmup} --draws {options.draws} --chains {options.chains} "
+        "command": f"python -m benchmarks.references.hmc --kind {options.kind} "
+        f"--warmup {options.warmup} --draws {options.draws} --chains {options.chains} "
         f"--doublings {options.doublings} --nodes {options.nodes} --seed "
         f"{options.seed} --folder FOLDER",
         "date": datetime.date.today().isoformat(),

@@ -1,7 +1,7 @@
 """Where the default's gap to the truth lies: in which rows, and is it for want of rows?
 
-    python scripts/where_is_the_gap.py                          # Heavy-Tail
-    python scripts/where_is_the_gap.py --sets heavy_tail,williams --draws 3
+    python -m benchmarks.references.where_is_the_gap
+    python -m benchmarks.references.where_is_the_gap --sets heavy_tail,yuan --draws 3
 
 The fits are those of `ncai bench quality` (draws 0 to 4, the paper's sample sizes), and
 the same with ten times the training rows. All are scored on the same 5,000 fresh rows
@@ -116,7 +116,7 @@ def main() -> None:
             with replacing(file) as temporary:
                 rows.to_csv(temporary, index=False)
     sets = ",".join(rows["set"].unique())
-    command = f"python scripts/where_is_the_gap.py --sets {sets}"
+    command = f"python -m benchmarks.references.where_is_the_gap --sets {sets}"
     with replacing(asked.out / "gap.md") as temporary:
         temporary.write_text(table(rows, command))
 

@@ -1,7 +1,7 @@
 """Active learning on noisy data: epistemic against random and total uncertainty.
 
-    python scripts/active_learning.py --seeds 10
-    python scripts/active_learning.py --seeds 3 --task clusters    # a part of that
+    python -m benchmarks.references.active_learning --seeds 10
+    python -m benchmarks.references.active_learning --seeds 3 --task clusters
 
 Two tasks. "clusters": the set "depeweg", about 7 sin(x) + 3 |cos(x / 2)| z; rows of the
 pool lie in three clusters, those of the test anywhere between the ends, so random

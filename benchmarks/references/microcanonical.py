@@ -1,11 +1,11 @@
 """Sample the posterior of Depeweg by microcanonical Langevin dynamics.
 
-    python scripts/microcanonical_reference.py --folder FOLDER
+    python -m benchmarks.references.microcanonical --folder FOLDER
 
-The posterior of scripts/hmc_reference.py (W, with z integrated out) by another sampler,
-as a check on NUTS, whose chains hardly mix there. It has no accept step: what its step
-size costs is told as the variance of the energy error of a step and weight (Robnik et
-al., 2023, want at most 5e-4).
+The posterior of benchmarks/references/hmc.py (W, with z integrated out) by another
+sampler, as a check on NUTS, whose chains hardly mix there. It has no accept step: the
+bias of its step size is judged by the variance of the energy error of a step and weight
+(Robnik et al., 2023, want at most 5e-4).
 
 Chunks are kept in FOLDER as they are made: the same command goes on where it was
 stopped. Every few chunks results/hmc/depeweg_microcanonical.json tells how well chains
@@ -24,7 +24,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import blackjax
-import hmc_reference
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -32,6 +31,7 @@ from blackjax.mcmc import mclmc
 from jaxtyping import Array, Float, PRNGKeyArray
 from scipy.stats import spearmanr
 
+from benchmarks.references import hmc
 from ncai.inference.hmc import check_points, judge_mixing, predictive_summary
 from ncai.inference.nuts import DrawInfo, Target
 from ncai.study.engine.scales import SCALES
@@ -152,7 +152,7 @@ class Chain:
             state, tuned = tune(
                 self.target, self.weights, self.key, self.options.tuning
             )
-            hmc_reference.save(path, **state._asdict(), **tuned._asdict())
+            hmc.save(path, **state._asdict(), **tuned._asdict())
         found = dict(np.load(path))
         tuned = Tuned(*(jnp.asarray(found[name]) for name in Tuned._fields))
         return found, tuned._replace(
@@ -174,7 +174,7 @@ class Chain:
             state, (weights, density, error) = jax.block_until_ready(
                 draw_chunk(self.target, state, tuned, key)
             )
-            hmc_reference.save(
+            hmc.save(
                 path,
                 **state._asdict(),
                 weights=weights,
@@ -211,7 +211,7 @@ def report(options, target, chunks) -> None:
     options.out.mkdir(parents=True, exist_ok=True)
     seconds = sum(chain["seconds"] for row in chunks for chain in row)
     result = {
-        "command": "python scripts/microcanonical_reference.py --tuning "
+        "command": "python -m benchmarks.references.microcanonical --tuning "
         f"{options.tuning} --draws {options.draws} --chains {options.chains} "
         f"--step-factor {options.step_factor} --nodes {options.nodes} --seed "
         f"{options.seed} --folder FOLDER",
@@ -229,7 +229,7 @@ def report(options, target, chunks) -> None:
     path = options.out / REPORT_FILE
     path.write_text(json.dumps(result, indent=2) + "\n")
     kept = np.linspace(0, len(weights) - 1, min(KEPT_DRAWS, len(weights))).astype(int)
-    hmc_reference.save(
+    hmc.save(
         options.folder / DRAWS_FILE,
         weights=np.swapaxes(weights[kept], 0, 1).astype(np.float32),
     )
@@ -278,7 +278,7 @@ def main() -> None:
     options = parse()
     options.folder.mkdir(parents=True, exist_ok=True)
     options.start, options.kind = None, "marginal"
-    _, target, position = hmc_reference.make_target(options)
+    _, target, position = hmc.make_target(options)
     chains = [Chain(options, target, w, i) for i, w in enumerate(position.weights)]
     chunks = []
     with ThreadPoolExecutor(options.threads) as pool:
