@@ -1,0 +1,1 @@
+"""The demo: one synthetic set with a known density, fitted by three methods."""
