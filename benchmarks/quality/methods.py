@@ -62,16 +62,9 @@ LEADS: dict[str, dict[str, Any]] = {
     "conformal": {},  # intervals alone, by rows kept apart: see CONFORMAL
     # These with all else as "marginal" has it by default.
     "iwae": {"inference": "iwae"},
-    "iwae_penalties": {
-        "inference": "iwae",
-        "hz_weight": 1.0,
-        "dependence_weight": 1.0,
-    },
-    # The paper's method, with learned noise; with the layer of z that it has not by
-    # itself; and with multipliers that tune themselves.
+    # The paper's method with learned noise, and with a layer of its own for z too.
     "ncai_learned_noise": _NCAI,
     "ncai_latent_layer": _NCAI | _GIVEN_LAYER,
-    "ncai_multipliers": _NCAI | {"multipliers": "learned"},
 }
 # Some in fits of full length, beside "whole": what is best may differ there.
 WHOLE = {"max_steps": 4000} | _GIVEN_LAYER

@@ -34,7 +34,7 @@ from ncai.types import Data
         "input_tolerance",
         "target_tolerance",
     ],
-    meta_fields=["on", "slack"],
+    meta_fields=["on"],
 )
 @dataclass(frozen=True)
 class DoubleSumPenalties(Penalties):

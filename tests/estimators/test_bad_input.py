@@ -70,7 +70,6 @@ ARGUMENTS = [
     ({"keep": "all"}, ["keep='all'", "'weighted'"]),
     ({"activation": "step"}, ["activation='step'", "'leaky_relu'"]),
     ({"penalise": "z"}, ["penalise='z'", "'means'", "'samples'"]),
-    ({"hz_slack": "some"}, ["hz_slack='some'", "'white_noise'"]),
     ({"variance_form": "new"}, ["variance_form='new'", "'exact'"]),
     ({"hidden": (0,)}, ["hidden=(0,)", "at least 1"]),
     ({"hidden": (8.5,)}, ["hidden=(8.5,)", "whole numbers"]),

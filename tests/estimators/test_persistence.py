@@ -343,6 +343,12 @@ def test_a_flipped_bit_is_seen_wherever_it_is(saved):
         BNNLVRegressor.load(saved)
 
 
+def test_a_file_with_settings_that_were_removed_since_is_read(saved):
+    removed = {"multipliers": "fixed", "hz_slack": None}
+    rewrite(saved, lambda header: header | {"params": header["params"] | removed})
+    assert_same_predictions(fitted(), BNNLVRegressor.load(saved))
+
+
 def test_a_file_without_a_checksum_is_read_if_its_numbers_are_finite(saved):
     rewrite(saved)
     assert_same_predictions(fitted(), BNNLVRegressor.load(saved))

@@ -6,13 +6,11 @@ import numpy as np
 import pytest
 
 from ncai import BNNLVRegressor
-from ncai.model.bnn_lv import Model, NoiseMoments, Variance, initial_priors
+from ncai.model.bnn_lv import Model, NoiseMoments, Variance
 from ncai.model.mean_field import MeanField, raw_scale_of
 from ncai.model.networks import MLP, FlatNetwork
 from ncai.model.quadrature import latent_rule, marginal_log_likelihood
-from ncai.objectives.constraints import Constraints
 from ncai.objectives.importance_bound import NegativeImportanceBound, importance_bound
-from ncai.objectives.penalties import Penalties
 from ncai.types import Data, Unknowns
 
 RNG = np.random.default_rng(0)
@@ -131,57 +129,3 @@ def test_three_latents_can_be_fitted_and_predict():
     ).fit(x, y)
     assert np.isfinite(model.log_score(x, y))
     assert model.latent_posterior_.mean.shape == (40, 3)
-
-
-# ----- With the penalties of NCAI -----------------------------------------------------
-
-
-def value_of(objective, step):
-    q = q_of()
-    normals = jax.random.normal(jax.random.key(3), objective.num_normals(q))
-    priors = initial_priors(jax.random.key(0), MODEL)
-    return objective.value(
-        objective.prepare(q, normals), priors, MODEL, DATA, jnp.asarray(step)
-    )
-
-
-def test_penalties_grow_to_what_ncai_adds():
-    penalties = Penalties(hz_weight=1.0, dependence_weight=1.0)
-    plain, _ = value_of(NegativeImportanceBound(1.0, 4), 0.0)
-    objective = NegativeImportanceBound(1.0, 4, penalties, 10.0)
-    latents = q_of().mean.latents
-    found = penalties.values(latents, DATA.inputs, DATA.targets, DATA.row_weights)
-    whole = float(penalties.total(found, jnp.asarray(float(NUM_ROWS)), 1))
-    assert whole > 1
-    for step, share in ((0.0, 0.0), (5.0, 0.5), (30.0, 1.0)):
-        value, report = value_of(objective, step)
-        assert float(value - plain) == pytest.approx(share * whole, rel=1e-4, abs=1e-3)
-        assert float(report.terms["penalty"]) == pytest.approx(whole, rel=1e-5)
-
-
-def test_multipliers_move_after_a_chunk():
-    objective = NegativeImportanceBound(1.0, 4, Constraints())
-    _, report = value_of(objective, 0.0)
-    terms = {name: np.asarray(value) for name, value in report.terms.items()}
-    terms["hz_excess"] = np.asarray(2.0)
-    moved = objective.after_chunk(terms).penalties
-    assert isinstance(moved, Constraints)
-    assert float(moved.hz_multiplier) == 2.0
-    plain = NegativeImportanceBound(1.0, 4)
-    assert plain.after_chunk(terms) is plain
-
-
-def test_penalties_are_off_unless_given():
-    x = RNG.uniform(-1, 1, size=(60, 1))
-    y = x[:, 0] + 0.2 * RNG.normal(size=60)
-    small = {"inference": "iwae", "hidden": (6,), "max_steps": 40, "n_restarts": 2}
-    without = BNNLVRegressor(random_state=0, **small).fit(x, y)
-    assert without.history_ is not None
-    assert "penalty" not in without.history_
-    given = BNNLVRegressor(random_state=0, hz_weight=1.0, **small).fit(x, y)
-    assert given.history_ is not None
-    assert np.isfinite(given.history_["penalty"][-1]).all()
-    assert [r.split(":")[0] for r in given.stop_reasons_][-1] == "penalties"
-    learned = BNNLVRegressor(random_state=0, multipliers="learned", **small).fit(x, y)
-    assert learned.history_ is not None
-    assert np.isfinite(learned.history_["hz_excess"][-1]).all()

@@ -169,7 +169,7 @@ def test_numbers_and_data_do_not_compile_anew():
     run(replace(make_model(), weight_variance=prior), make_data(), Penalties(), 0.01)
     assert run_chunk._cache_size() == size
     # The counter does count: another structure is another program.
-    run(make_model(), make_data(), Penalties(slack="white_noise"), 0.01)
+    run(make_model(), make_data(), Penalties(on="samples"), 0.01)
     assert run_chunk._cache_size() == size + 1
 
 

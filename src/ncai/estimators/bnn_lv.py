@@ -97,19 +97,13 @@ class BNNLVRegressor(RegressorMixin, BaseEstimator):
         noise_starts: where learned noise begins, restart by restart in turn.
         variance_form: "paper" or "exact" empirical Bayes.
         hz_weight: lambda_1, penalty on z not being Gaussian; 0 is off. This
-            and the next two are of "ncai"; with "iwae" they are off unless given.
+            and the penalty settings that follow are for "ncai".
         offdiagonal_weight: lambda_2, penalty on correlated dimensions of z; 0 is off.
         dependence_weight: lambda_3, penalty on z depending on x and y; 0 is off.
         hz_tolerance: eps_T.
         input_tolerance: eps_x; `float("inf")` takes x out of the penalty.
         target_tolerance: eps_y; `float("inf")` takes y out of the penalty.
-        multipliers: "fixed", the weights above with their tolerances (the paper); or
-            "learned": z is constrained to be as Gaussian, and as independent of x, as
-            white noise of this size, by multipliers that dual ascent finds; weights and
-            tolerances then have no say.
         penalise: "means" of z (the paper) or "samples" of its aggregated posterior.
-        hz_slack: "none" (the paper), or "white_noise": no penalty below the level that
-            white noise of this size has.
         ramp_fraction: part of the second half of training over which penalties grow.
         start: "random", "ncai" or "map"; or values: a dict with "weights" (a vector, or
             the network's own pytree) and "latents" [N, K]. None: the method's own.
@@ -233,9 +227,7 @@ class BNNLVRegressor(RegressorMixin, BaseEstimator):
         hz_tolerance=None,
         input_tolerance=None,
         target_tolerance=None,
-        multipliers=None,
         penalise=None,
-        hz_slack=None,
         ramp_fraction=None,
         start=None,
         hold_means=False,
@@ -287,9 +279,7 @@ class BNNLVRegressor(RegressorMixin, BaseEstimator):
         self.hz_tolerance = hz_tolerance
         self.input_tolerance = input_tolerance
         self.target_tolerance = target_tolerance
-        self.multipliers = multipliers
         self.penalise = penalise
-        self.hz_slack = hz_slack
         self.ramp_fraction = ramp_fraction
         self.start = start
         self.hold_means = hold_means

@@ -36,6 +36,8 @@ from ncai.runtime.atomic_write import replacing
 from ncai.types import Rows, Unknowns
 
 NOT_STORED = ("network", "start")
+# Older files name these settings, which only mattered during training.
+REMOVED_SETTINGS = ("multipliers", "hz_slack")
 
 
 def save_model(estimator, path, include_training: bool = False) -> None:
@@ -157,7 +159,11 @@ def _restore(cls, header: dict, arrays: dict, network, path):
         raise ModelFileError(
             f"{path} holds a {stored.__name__}; load it with {stored.__name__}.load."
         )
-    params = _tuples(header["params"])
+    params = {
+        name: value
+        for name, value in _tuples(header["params"]).items()
+        if name not in REMOVED_SETTINGS
+    }
     if header["custom_network"] is not None and network is None:
         raise ModelFileError(
             f"{path} was fitted with a network of its own "

@@ -39,9 +39,7 @@ def check(s: Mapping[str, Any]) -> None:
     one_of("target_transform", s["target_transform"], ("auto", *TRANSFORMS))
     one_of("rounding", s["rounding"], ("auto", "smooth", "ignore"))
     one_of("weight_groups", s["weight_groups"], ("all", "layer", "input"))
-    one_of("multipliers", s["multipliers"], ("fixed", "learned"))
     one_of("penalise", s["penalise"], ("means", "samples"))
-    one_of("hz_slack", s["hz_slack"], ("none", "white_noise"))
     one_of("variance_form", s["variance_form"], ("paper", "exact"))
     for name in COUNTS:
         _whole(name, s[name], 4 if name == "n_draws" else 1)  # R-hat needs 4

@@ -24,7 +24,6 @@ from ncai.inference.marginal import Marginal
 from ncai.inference.mean_field import MeanFieldVI
 from ncai.model.bnn_lv import Model, Variance
 from ncai.model.networks import FlatNetwork
-from ncai.objectives.constraints import Constraints
 from ncai.objectives.penalties import Penalties
 from ncai.types import Unknowns
 
@@ -60,14 +59,9 @@ _PENALTIES = {
     "hz_tolerance": 0.01,
     "input_tolerance": 0.5,
     "target_tolerance": 1.0,
-    "multipliers": "fixed",
     "penalise": "means",
-    "hz_slack": "none",
     "ramp_fraction": 0.5,
 }
-
-# A tight bound needs none: with "iwae" those are used that the user gives a weight.
-_NO_PENALTIES = {f"{part}_weight": 0.0 for part in PENALISED}
 
 PRESETS: dict[str, dict[str, Any]] = {
     # The paper's settings: 30,000 steps of Adam at 0.01, one Monte Carlo sample,
@@ -146,9 +140,8 @@ METHOD_PRESETS: dict[tuple[str, str], dict[str, Any]] = {
         "temperature": 0.1,
         "noise_starts": (0.1,),
         "n_mc_samples": 8,
-        **_NO_PENALTIES,
     },
-    ("paper", "iwae"): {"n_mc_samples": 8, **_NO_PENALTIES},
+    ("paper", "iwae"): {"n_mc_samples": 8},
 }
 
 
@@ -267,37 +260,27 @@ def build_method(s: Mapping[str, Any], start: Unknowns | None) -> Inference:
             temperatures,
             rank if isinstance(rank, str) else int(rank),
         )
-    ramp_fraction = float(s["ramp_fraction"])
     if name == "iwae":
         return ImportanceWeighted(
             training,
             begin,
             temperatures,
             s["n_mc_samples"],
-            _penalties(s),
-            ramp_fraction,
         )
     return MeanFieldVI(
         training,
         start=begin,
         hold_means=bool(s["hold_means"]),
         penalties=_penalties(s) if name == "ncai" else None,
-        ramp_fraction=ramp_fraction,
+        ramp_fraction=float(s["ramp_fraction"]),
     )
 
 
-def _penalties(s: Mapping[str, Any]) -> Penalties | Constraints | None:
-    """What is asked of z; None where the importance-weighted bound has no weight."""
-    if s["multipliers"] == "learned":
-        return Constraints(on=s["penalise"])
-    weights = [float(s[f"{part}_weight"]) for part in PENALISED]
-    if s["inference"] == "iwae" and not any(weights):
-        return None
+def _penalties(s: Mapping[str, Any]) -> Penalties:
     return Penalties(
-        *weights,
+        *(float(s[f"{part}_weight"]) for part in PENALISED),
         *(float(s[f"{part}_tolerance"]) for part in ("hz", "input", "target")),
         on=s["penalise"],
-        slack=s["hz_slack"],
     )
 
 

@@ -21,7 +21,6 @@ from ncai.inference.map import map_points
 from ncai.inference.posterior import Fit
 from ncai.model.bnn_lv import Model, PriorState
 from ncai.model.mean_field import MeanField
-from ncai.objectives.constraints import Constraints
 from ncai.objectives.elbo import NegativeElbo
 from ncai.objectives.penalties import Penalties
 from ncai.training.driver import Driver, Stage
@@ -55,16 +54,16 @@ class MeanFieldVI(Inference):
             themselves (the truth, say).
         hold_means: train the scales only (the paper's "Fixed at GT").
         penalties: NCAI's, or a tuple of them for the restarts to take in turn (a grid
-            in one run), or constraints that tune themselves, or None. With them, the
-            first half of the steps is plain ELBO; the penalties then grow from 0 (from
-            the first step on they would wreck the fit, as latents have not yet moved).
+            in one run), or None. With them, the first half of the steps is plain ELBO;
+            the penalties then grow from 0 (from the first step on they would wreck the
+            fit, as latents have not yet moved).
         ramp_fraction: the part of the second half over which they grow.
     """
 
     training: Training = field(default_factory=Training)
     start: str | Unknowns = "random"
     hold_means: bool = False
-    penalties: Penalties | tuple[Penalties, ...] | Constraints | None = None
+    penalties: Penalties | tuple[Penalties, ...] | None = None
     ramp_fraction: float = 0.5
 
     def fit(

@@ -8,13 +8,12 @@ as one function, XLA would fold the random numbers and the softplus into every h
 node of every row and compute them anew for each.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jaxtyping import Array, Float
 
 from ncai.model.bnn_lv import (
@@ -36,7 +35,6 @@ from ncai.model.mean_field import (
     reparameterise,
     second_moments,
 )
-from ncai.objectives.constraints import Constraints
 from ncai.objectives.penalties import Penalties
 from ncai.types import Data, Unknowns
 
@@ -65,7 +63,7 @@ class NegativeElbo:
     """
 
     num_samples: int = 1
-    penalties: Penalties | Constraints | None = None
+    penalties: Penalties | None = None
     ramp_steps: float | Float[Array, ""] = 1.0
 
     def num_normals(self, q: MeanField) -> tuple[int, int]:
@@ -127,12 +125,6 @@ class NegativeElbo:
             value += jnp.minimum(step / self.ramp_steps, 1.0) * more["penalty"]
         return value, Report(terms, errors)
 
-    def after_chunk(self, terms: dict[str, np.ndarray]) -> "NegativeElbo":
-        """The objective of the next chunk: multipliers have moved."""
-        if not isinstance(self.penalties, Constraints):
-            return self
-        return replace(self, penalties=self.penalties.after_chunk(terms))
-
     def update_priors(
         self, draw: Draw, priors: PriorState, model: Model, data: Data, report: Report
     ) -> PriorState:
@@ -143,13 +135,13 @@ class NegativeElbo:
 
 
 def penalty_terms(
-    penalties: Penalties | Constraints, draw: Draw, data: Data
+    penalties: Penalties, draw: Draw, data: Data
 ) -> dict[str, Float[Array, ""]]:
     """What is penalised, by name, and the "penalty" of it in nats."""
     latents = draw.mean.latents if penalties.on == "means" else draw.latents[0]
     found = penalties.values(latents, data.inputs, data.targets, data.row_weights)
-    num_rows, dims = jnp.sum(data.row_weights), latents.shape[1]
-    return found | {"penalty": penalties.total(found, num_rows, dims)}
+    num_rows = jnp.sum(data.row_weights)
+    return found | {"penalty": penalties.total(found, num_rows)}
 
 
 @partial(jax.tree_util.register_dataclass, data_fields=[], meta_fields=[])

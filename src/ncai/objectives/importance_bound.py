@@ -5,27 +5,24 @@ For each row, log (1/M) sum_m p(y | x, z_m, W) p(z_m) / q(z_m) with z_m drawn fr
 whatever q(z): what q(z) lacks then no longer bends W (paper, Appendix C).
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 from jax.scipy.special import logsumexp
 from jaxtyping import Array, Float
 
 from ncai.model.bnn_lv import LOG_2PI, Model, NoiseMoments, PriorState
 from ncai.model.mean_field import Draw, MeanField, noise_moments, scale_of
-from ncai.objectives.constraints import Constraints
-from ncai.objectives.elbo import Report, penalty_terms
+from ncai.objectives.elbo import Report
 from ncai.objectives.marginal_elbo import tempered_bound, with_weight_variance
-from ncai.objectives.penalties import Penalties
 from ncai.types import Data
 
 
 @partial(
     jax.tree_util.register_dataclass,
-    data_fields=["temperature", "penalties", "ramp_steps"],
+    data_fields=["temperature"],
     meta_fields=["num_latent_samples"],
 )
 @dataclass(frozen=True)
@@ -38,14 +35,10 @@ class NegativeImportanceBound:
     Args:
         temperature: of the prior of W, as in `NegativeMarginalElbo`.
         num_latent_samples: M.
-        penalties: NCAI's, on q(z); None for the bound alone.
-        ramp_steps: the penalties grow linearly from 0 over so many steps.
     """
 
     temperature: float | Float[Array, ""] = 1.0
     num_latent_samples: int = 8
-    penalties: Penalties | Constraints | None = None
-    ramp_steps: float | Float[Array, ""] = 1.0
 
     def num_normals(self, q: MeanField) -> tuple[int]:
         """Shape of the standard normals that `prepare` takes: for W, then for z."""
@@ -70,22 +63,12 @@ class NegativeImportanceBound:
         step: Float[Array, ""],
     ) -> tuple[Float[Array, ""], Report]:
         """The value for one restart, and its terms."""
+        del step
         noise = noise_moments(model, priors, draw.mean, draw.scale)
         bound = importance_bound(model, data, draw, noise, priors.latent_variance)
-        value, report = tempered_bound(
+        return tempered_bound(
             data.row_weights @ bound, draw, priors, model, self.temperature
         )
-        if self.penalties is not None:
-            more = penalty_terms(self.penalties, draw, data)
-            value += jnp.minimum(step / self.ramp_steps, 1.0) * more["penalty"]
-            report = report._replace(terms=report.terms | more)
-        return value, report
-
-    def after_chunk(self, terms: dict[str, np.ndarray]) -> "NegativeImportanceBound":
-        """The objective of the next chunk: multipliers have moved."""
-        if not isinstance(self.penalties, Constraints):
-            return self
-        return replace(self, penalties=self.penalties.after_chunk(terms))
 
     def update_priors(
         self, draw: Draw, priors: PriorState, model: Model, data: Data, report: Report

@@ -190,7 +190,7 @@ def statistics_of(
         "input_tolerance",
         "target_tolerance",
     ],
-    meta_fields=["on", "slack"],
+    meta_fields=["on"],
 )
 @dataclass(frozen=True)
 class Penalties:
@@ -205,8 +205,6 @@ class Penalties:
         target_tolerance: eps_y; `inf` switches the factor of y off.
         on: "means" as in the paper, or "samples" of the aggregated posterior, whose
             distribution (unlike the means') is Gaussian under exact inference.
-        slack: "none" as in the paper, or "white_noise": only HZ above its expected
-            value for a Gaussian sample of this size is penalised.
     """
 
     hz_weight: float | Float[Array, ""] = 1.0
@@ -216,7 +214,6 @@ class Penalties:
     input_tolerance: float | Float[Array, ""] = 0.5
     target_tolerance: float | Float[Array, ""] = 1.0
     on: str = "means"
-    slack: str = "none"
 
     def values(
         self,
@@ -229,13 +226,10 @@ class Penalties:
         return statistics_of(latents, inputs, targets, row_weights)
 
     def total(
-        self, values: dict[str, Float[Array, ""]], num_rows: Float[Array, ""], dims: int
+        self, values: dict[str, Float[Array, ""]], num_rows: Float[Array, ""]
     ) -> Float[Array, ""]:
         """The weighted penalty, in nats: everything in Eq. 16 but the ELBO."""
-        hz = values["hz"]
-        if self.slack == "white_noise":
-            hz = jax.nn.relu(hz - hz_expected(num_rows, dims))
-        gaussian = smooth_exponential(hz / (num_rows * self.hz_tolerance))
+        gaussian = smooth_exponential(values["hz"] / (num_rows * self.hz_tolerance))
         dependence = smooth_exponential(
             values["pc_inputs"] / self.input_tolerance
             + values["pc_targets"] / self.target_tolerance

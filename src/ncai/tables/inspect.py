@@ -13,9 +13,9 @@ _FIRST = ("inference", "preset", "hidden", "activation", "latent_dim", "n_restar
 _FIRST = (*_FIRST, "max_steps", "time_limit", "target_transform")
 _SAMPLERS = ("hmc", "hmc_marginal")
 _OF_SAMPLERS = ("n_chains", "n_draws", "n_warmup")
-_OF_NCAI = ("hz_weight", "hz_tolerance", "hz_slack", "offdiagonal_weight")
+_OF_NCAI = ("hz_weight", "hz_tolerance", "offdiagonal_weight")
 _OF_NCAI = (*_OF_NCAI, "dependence_weight", "input_tolerance", "target_tolerance")
-_OF_NCAI = (*_OF_NCAI, "multipliers", "penalise", "ramp_fraction")
+_OF_NCAI = (*_OF_NCAI, "penalise", "ramp_fraction")
 _NOT_SHOWN = ("progress", "random_state", "rounding_steps")
 _LEARNED = {
     "none": "learned as it is",
@@ -145,7 +145,7 @@ def _settings_text(settings: Mapping[str, Any]) -> str:
     left_out = {
         *_NOT_SHOWN,
         *(() if inference in _SAMPLERS else _OF_SAMPLERS),
-        *(() if inference in ("ncai", "iwae") else _OF_NCAI),
+        *(() if inference == "ncai" else _OF_NCAI),
     }
     names = [*_FIRST, *(name for name in settings if name not in _FIRST)]
     return ", ".join(

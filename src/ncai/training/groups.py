@@ -112,9 +112,6 @@ class RestartGroups:
             results = [future.result() for future in futures]
         for i, (state, summary) in zip(busy, results, strict=True):
             self.states[i], self.summaries[i] = state, summary
-            after_chunk = getattr(self.objectives[i], "after_chunk", None)
-            if after_chunk is not None:
-                self.objectives[i] = after_chunk(summary.terms)
         return jax.tree.map(
             lambda *parts: np.concatenate(parts)[: self.num_restarts], *self.summaries
         )
