@@ -52,7 +52,7 @@ def x64():
 def short_fits(monkeypatch):
     """Few steps, restarts and draws, where the code is tested and not the fits."""
     from ncai import BNNLVRegressor
-    from ncai.fitting.fit import settings
+    from ncai.fitting import settings
 
     for preset in (settings.PRESETS["default"], *settings.METHOD_PRESETS.values()):
         if "max_steps" in preset:

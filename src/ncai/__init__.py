@@ -18,6 +18,7 @@ _HOMES = {
     "LatentPosterior": "inference.latents",
     "MLP": "model.networks",
     "Network": "model.networks",
+    "TableModel": "tables.model",
     "TablePreparer": "preprocessing.table_preparer",
     "acquisition": "estimators.acquisition",
     "make_dataset": "datasets",

@@ -19,6 +19,7 @@ from ncai.tables import fit as table_fit
 from ncai.tables import fit_job as fit_command
 from ncai.tables import read as table_io
 from ncai.tables.inspect import cut_short
+from ncai.tables.model import FitRecord, TableModel
 
 
 @pytest.fixture(scope="module")
@@ -152,9 +153,8 @@ def test_a_stop_after_the_training_keeps_the_model(folder, tmp_path, monkeypatch
         raise KeyboardInterrupt
 
     def already(tables, settings):
-        model = BNNLVRegressor.load(folder / "h.ncai")
-        model.table_ = {"preparer": tables.preparer.to_dict(), "target": "price"}
-        return model
+        estimator = BNNLVRegressor.load(folder / "h.ncai")
+        return TableModel(tables.preparer, estimator, FitRecord("price"))
 
     monkeypatch.setattr(table_fit, "fit_model", already)
     monkeypatch.setattr(fit_command, "_score_and_tell", stop)
@@ -313,13 +313,12 @@ def test_evaluate_scores_as_the_estimator_does(folder, houses):
     assert result.exit_code == 0, result.stderr
     found = json.loads(result.stdout)
     assert (found["rows"], found["target"]) == (20, "price")
-    model = BNNLVRegressor.load(folder / "h.ncai")
-    preparer = table_fit.TablePreparer.from_dict(model.table_["preparer"])
-    inputs, _ = preparer.prepare(houses.iloc[70:])
+    model = TableModel.load(folder / "h.ncai")
+    with pytest.warns(UserWarning, match="column 'sold' lies far outside"):
+        predictive = model.predict_dist(houses.iloc[70:])
     value = found["metrics"]["log_likelihood"]
-    assert value["value"] == pytest.approx(
-        model.log_score(inputs, houses["price"].iloc[70:]), rel=1e-5
-    )
+    expected = predictive.log_prob(houses["price"].iloc[70:]).mean()
+    assert value["value"] == pytest.approx(expected, rel=1e-5)
     assert value["lower_95"] < value["value"] < value["upper_95"]
     shown = run("evaluate", folder / "h.ncai", folder / "new.csv")
     for text in ("CRPS", "in the 95% interval", "Calibration"):
@@ -374,7 +373,6 @@ def test_diagnose_needs_no_training_rows(folder):
 
 def test_diagnose_says_what_is_missing(folder, tmp_path):
     model = BNNLVRegressor.load(folder / "h.ncai")
-    model.table_ = None
     model.save(tmp_path / "bare.ncai")
     result = run("diagnose", tmp_path / "bare.ncai")
     assert refused(result, "neither a diagnosis nor the training rows")

@@ -129,7 +129,7 @@ def evaluate(
 
     Console().print(metric_table(found))
     typer.echo(calibration_sentence(scored["calibration"], scored["rows"]))
-    if pieces.model.scaling_.lattice.step.any():
+    if pieces.model.estimator.scaling_.lattice.step.any():
         typer.echo(f"Coverage: {ROUNDED_COVERAGE}")
 
 

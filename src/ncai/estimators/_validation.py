@@ -71,8 +71,6 @@ def of_the_size(networks: list[FlatNetwork], start) -> list[FlatNetwork]:
 
 def validate(estimator, X, y="no_validation", *, names=("X", "y"), **options):
     """scikit-learn's checks of X, and of y if given; says where there is no number."""
-    if isinstance(y, str) and getattr(estimator, "table_", None):
-        _refuse_raw_table(estimator, X)
     with_targets = not isinstance(y, str)
     if with_targets:
         options |= {"multi_output": True, "y_numeric": True}
@@ -93,6 +91,8 @@ def validate(estimator, X, y="no_validation", *, names=("X", "y"), **options):
         for start, sentence in _IN_ONE_SENTENCE.items():
             if str(error).startswith(start):
                 raise ValueError(sentence.format(names[0])) from None
+        if str(error).startswith(_OTHER_COLUMNS):
+            raise ValueError(f"{error}{_OF_A_TABLE}") from None
         found = re.match(r"Input (X|y) contains (NaN|infinity)", str(error))
         if found is None:
             raise
@@ -104,18 +104,11 @@ def validate(estimator, X, y="no_validation", *, names=("X", "y"), **options):
         ) from None
 
 
-def _refuse_raw_table(estimator, X) -> None:
-    """A model of `ncai fit` knows the columns that were made of its table."""
-    known = list(getattr(estimator, "feature_names_in_", ()))
-    columns = [str(name) for name in getattr(X, "columns", known)]
-    if columns == known:
-        return
-    raise ValueError(
-        "this model was made by `ncai fit`, and takes the columns that it made of its "
-        "table: give it `model.prepare_table(X)` in place of X."
-    )
-
-
+_OTHER_COLUMNS = "The feature names should match"
+_OF_A_TABLE = (
+    "If `ncai fit` made this model, read its file with ncai.TableModel.load, which "
+    "takes a table with the columns that the command was given.\n"
+)
 # What scikit-learn says over many lines, with the array in it.
 _IN_ONE_SENTENCE = {
     "Expected 2D array, got 1D": "Expected 2D array, got 1D array as {0}: rows and "

@@ -192,7 +192,6 @@ class BNNLVRegressor(RegressorMixin, BaseEstimator):
     training_rows_: Rows | None
     train_index_: np.ndarray | None
     latent_posterior_: LatentPosterior | None
-    table_: dict[str, Any] | None
 
     def __init__(
         self,
@@ -374,7 +373,6 @@ class BNNLVRegressor(RegressorMixin, BaseEstimator):
             settings["latent_hidden"] = network.latent_hidden
         settings["rounding_steps"] = tuple(scaling.lattice.step.tolist())
 
-        self.table_ = None  # `ncai fit` keeps here how it prepared its table
         self.seed_ = seed
         self.settings_ = settings
         self.scaling_ = scaling
@@ -399,6 +397,10 @@ class BNNLVRegressor(RegressorMixin, BaseEstimator):
     def __sklearn_is_fitted__(self) -> bool:
         """Whether a fit came to an end (one that failed leaves `n_features_in_`)."""
         return hasattr(self, "posterior_")
+
+    def check_settings(self) -> None:
+        """Refuse what `fit` would refuse of the arguments, before there are rows."""
+        self._networks(resolve(self._settings()))
 
     def _settings(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in self._get_param_names()}
@@ -446,15 +448,6 @@ class BNNLVRegressor(RegressorMixin, BaseEstimator):
         return Rows(np.asarray(X_valid), targets, np.ones(len(X_valid)))
 
     # ----- Predicting -----------------------------------------------------------------
-
-    def prepare_table(self, table):
-        """What a model of `ncai fit` takes as X, from a table as that was given."""
-        from ncai.preprocessing.table_preparer import TablePreparer
-
-        check_is_fitted(self)
-        if not self.table_:
-            raise ValueError("this model was not made by `ncai fit`: give it X as is.")
-        return TablePreparer.from_dict(self.table_["preparer"]).prepare(table)[0]
 
     def predict_dist(self, X) -> PredictiveDistribution:
         """The predictive distribution of each row: density, quantiles, samples, ..."""

@@ -42,6 +42,12 @@ def read_file(path) -> tuple[dict, dict[str, np.ndarray]]:
     return header, arrays
 
 
+def read_table_part(path) -> dict[str, Any] | None:
+    """What `ncai fit` wrote beside the estimator; None of a model saved in Python."""
+    header, _ = read_file(path)
+    return header.get("table")
+
+
 def checksum(header: dict, arrays: dict[str, np.ndarray]) -> str:
     """SHA-256 of the header (but for the checksum itself) and of every array."""
     digest = hashlib.sha256()

@@ -40,10 +40,20 @@ NOT_STORED = ("network", "start")
 REMOVED_SETTINGS = ("multipliers", "hz_slack")
 
 
-def save_model(estimator, path, include_training: bool = False) -> None:
-    """Write a fitted estimator; an existing file is replaced in one step."""
+def save_model(
+    estimator, path, include_training: bool = False, table: dict | None = None
+) -> None:
+    """Write a fitted estimator; an existing file is replaced in one step.
+
+    Args:
+        estimator: fitted.
+        path: of the file.
+        include_training: whether the training rows and their latents go along.
+        table: of a `TableModel`, how it prepares tables and what its fit found.
+    """
     path = Path(path)
     header, arrays = describe(estimator, include_training)
+    header["table"] = _plain(table)
     arrays = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
     header[CHECKSUM] = checksum(header, arrays)
     content = save(arrays, metadata={"ncai": json.dumps(header)})
@@ -84,8 +94,6 @@ def describe(estimator, include_training: bool) -> tuple[dict, dict[str, np.ndar
         "score_name": estimator.score_name_,
         "restart_scores": _plain(estimator.restart_scores_.tolist()),
         "sampler_report": _plain(sampler and asdict(sampler)),
-        # Of `ncai fit`: how to prepare a table, and what was found on the way.
-        "table": _plain(getattr(estimator, "table_", None)),
     }
     scaling = estimator.scaling_
     arrays = {
@@ -247,7 +255,6 @@ def _restore(cls, header: dict, arrays: dict, network, path):
     estimator.restart_scores_ = np.asarray(
         [-np.inf if s is None else s for s in header["restart_scores"]], float
     )
-    estimator.table_ = header.get("table")
     estimator.sampler_report_ = _sampler_report(header.get("sampler_report"))
     estimator.history_ = None
     estimator.kept_restarts_ = None

@@ -16,6 +16,7 @@ from ncai.cli._options import in_options
 from ncai.preprocessing.columns.notes import Surprise, tell_surprises
 from ncai.preprocessing.table_preparer import TablePreparer
 from ncai.tables.columns import numbers, require_columns, table_name
+from ncai.tables.model import FitRecord, TableModel
 from ncai.tables.read import TableError, read_table
 
 if TYPE_CHECKING:
@@ -185,16 +186,14 @@ def prepare_inputs(
 def check_settings(settings: Mapping[str, Any]) -> None:
     """Refuse what the estimator would, before anything is said or trained."""
     from ncai.estimators.bnn_lv import BNNLVRegressor
-    from ncai.fitting.settings import resolve
 
-    model = BNNLVRegressor(**settings)
     try:
-        model._network(resolve(model._settings()))
+        BNNLVRegressor(**settings).check_settings()
     except ValueError as error:
         raise ValueError(in_options(str(error))) from error
 
 
-def fit_model(tables: FitTables, settings: Mapping[str, Any]) -> "BNNLVRegressor":
+def fit_model(tables: FitTables, settings: Mapping[str, Any]) -> TableModel:
     """A model fitted to the training rows, which knows how to prepare others."""
     from ncai.estimators.bnn_lv import BNNLVRegressor
 
@@ -206,8 +205,7 @@ def fit_model(tables: FitTables, settings: Mapping[str, Any]) -> "BNNLVRegressor
         model.fit(tables.train.inputs, tables.train.targets, **valid)
     except ValueError as error:
         raise ValueError(in_options(str(error))) from error
-    model.table_ = {"target": tables.target, "preparer": tables.preparer.to_dict()}
-    return model
+    return TableModel(tables.preparer, model, FitRecord(tables.target))
 
 
 def fit_baselines(model: "BNNLVRegressor", tables: FitTables) -> dict[str, Any]:

@@ -1,7 +1,7 @@
 """The whole of `ncai fit`: read, fit, save, score, tell, report."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -72,11 +72,12 @@ def run_fit(request: FitRequest, console, tell: Callable[[str], None]) -> bool:
         console.print()
     for sentence in (*preparer.warnings_, *tables.surprises):
         tell(f"Warning: {sentence}")
-    model = table_fit.fit_model(tables, request.settings)
-    table: Any = model.table_
-    table["command"] = request.command
+    fitted = table_fit.fit_model(tables, request.settings)
+    record = replace(fitted.record, command=request.command)
+    fitted = replace(fitted, record=record)
     # At once, so that whatever happens next the training is not lost.
-    model.save(request.out)
+    fitted.save(request.out)
+    model = fitted.estimator
     cut = cut_short(model.stop_reasons_, model.n_iter_)
     if cut and request.form == "none":
         tell(f"Warning: {cut}")
@@ -87,7 +88,7 @@ def run_fit(request: FitRequest, console, tell: Callable[[str], None]) -> bool:
             tell("No report was written, and nothing was scored.")
         return True
     try:
-        _score_and_tell(request, tables, model, console, tell)
+        _score_and_tell(request, tables, fitted, console, tell)
     except KeyboardInterrupt:
         tell(
             f"Stopped after the training: the model is in {request.out}, the rest "
@@ -97,8 +98,9 @@ def run_fit(request: FitRequest, console, tell: Callable[[str], None]) -> bool:
     return False
 
 
-def _score_and_tell(request: FitRequest, tables, model, console, tell) -> None:
+def _score_and_tell(request: FitRequest, tables, fitted, console, tell) -> None:
     """Diagnosis, scores beside baselines, summary and report."""
+    model = fitted.estimator
     if request.settings["progress"]:
         tell(f"Trained in {model.fit_seconds_:.0f} s; scoring beside baselines ...")
     diagnosis = table_fit.diagnose_if_possible(model)
@@ -106,14 +108,16 @@ def _score_and_tell(request: FitRequest, tables, model, console, tell) -> None:
     baselines = table_fit.fit_baselines(model, tables)
     scores, log_likelihoods = table_fit.score_methods(model, tables, name, baselines)
     counts = fit_summary.row_counts(tables, model)
-    model.table_ |= {
+    record = replace(
+        fitted.record,
         **counts,
-        "scores": scores,
-        "diagnosis": None if diagnosis is None else diagnosis.to_dict(),
-    }
-    model.save(request.out)
+        scores=scores,
+        diagnosis=None if diagnosis is None else diagnosis.to_dict(),
+    )
+    fitted = replace(fitted, record=record)
+    fitted.save(request.out)
     if request.form == "json":
-        print_json(_as_json(request, model, tables.preparer))
+        print_json(_as_json(request, fitted))
     elif request.form == "text":
         console.print(_training(tables, model, diagnosis))
         if scores:
@@ -146,8 +150,8 @@ def _training(tables, model, diagnosis):
     )
 
 
-def _as_json(request: FitRequest, model, preparer) -> dict[str, Any]:
-    table = model.table_
+def _as_json(request: FitRequest, fitted) -> dict[str, Any]:
+    preparer, model, record = fitted.preparer, fitted.estimator, fitted.record
     return {
         "model": str(request.out),
         "report": None if request.report is None else str(request.report),
@@ -155,15 +159,15 @@ def _as_json(request: FitRequest, model, preparer) -> dict[str, Any]:
         "columns": preparer.notes_,
         "warnings": preparer.warnings_,
         "inputs": [str(name) for name in preparer.get_feature_names_out()],
-        "num_train": table["num_train"],
-        "num_valid": table["num_valid"],
-        "num_test": table["num_test"],
+        "num_train": record.num_train,
+        "num_valid": record.num_valid,
+        "num_test": record.num_test,
         "fit_seconds": model.fit_seconds_,
         "target_transform": model.settings_["target_transform"],
         "stop_reasons": list(model.stop_reasons_),
         "cut_short": cut_short(model.stop_reasons_, model.n_iter_),
-        "scores": table["scores"],
-        "diagnosis": table["diagnosis"],
+        "scores": record.scores,
+        "diagnosis": record.diagnosis,
     }
 
 

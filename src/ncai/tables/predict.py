@@ -8,21 +8,16 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from ncai.estimators.model_file import ModelFileError, read_file
 from ncai.predictive.rare_draws import rests_on_rare_draws
 from ncai.preprocessing.columns.notes import Surprise, tell_surprises
-from ncai.preprocessing.table_preparer import TablePreparer
 from ncai.tables import read as table_io
-from ncai.tables.columns import numbers, require_columns, table_name
-from ncai.tables.read import TableError
-
-if TYPE_CHECKING:
-    from ncai.estimators.bnn_lv import BNNLVRegressor
+from ncai.tables.columns import numbers, require_columns
+from ncai.tables.model import TableModel
 
 
 @dataclass(frozen=True)
@@ -44,75 +39,11 @@ class Wanted:
     seed: int = 0
 
 
-class PlainColumns:
-    """Inputs of a model fitted in Python: numbers already, by name or by order."""
-
-    text_columns = ()
-
-    def __init__(self, names: Sequence[str] | None, num_inputs: int, model: Path):
-        self.columns_used = None if names is None else list(names)
-        self.num_inputs = num_inputs
-        self.model = model
-
-    def prepare(self, frame: pd.DataFrame, path) -> tuple[Any, list[Surprise]]:
-        """The columns, which must hold numbers without gaps."""
-        names = self.columns_used
-        if names is None:
-            names = list(frame.columns)
-            if len(names) != self.num_inputs:
-                raise TableError(
-                    f"{self.model} does not know its columns by name, so "
-                    f"{table_name(path)} must have its {self.num_inputs} columns in "
-                    f"order, not {len(names)}."
-                )
-        require_columns(frame, names, path)
-        columns = {name: numbers(frame.loc[:, name], path) for name in names}
-        inputs = pd.DataFrame(columns, columns=names)
-        return (inputs if self.columns_used else inputs.to_numpy()), []
-
-
-class PreparedColumns:
-    """Inputs of a model that `ncai fit` made, as it made them."""
-
-    def __init__(self, preparer: TablePreparer):
-        self.preparer = preparer
-        self.columns_used = preparer.columns_used
-        self.text_columns = preparer.text_columns
-
-    def prepare(self, frame: pd.DataFrame, path) -> tuple[Any, list[Surprise]]:
-        """The columns made of those of the table, and what is new in them."""
-        require_columns(frame, self.columns_used, path)
-        try:
-            return self.preparer.prepare(frame)
-        except ValueError as error:
-            raise TableError(f"{table_name(path)}: {error}") from None
-
-
-def load(path: Path) -> tuple["BNNLVRegressor", PlainColumns | PreparedColumns]:
-    """A model, and the way from a table to its inputs."""
-    read_file(path)  # so that another file is refused before JAX is loaded
-    from ncai.estimators.bnn_lv import BNNLVRegressor
-
-    model = BNNLVRegressor.load(path)
-    table = getattr(model, "table_", None)
-    if table:
-        try:
-            state = TablePreparer.from_dict(table["preparer"])
-        except (KeyError, TypeError, AttributeError) as error:
-            raise ModelFileError(
-                f"{path} lacks part of how to prepare a table ({error})."
-            ) from None
-        return model, PreparedColumns(state)
-    names = getattr(model, "feature_names_in_", None)
-    names = None if names is None else [str(name) for name in names]
-    return model, PlainColumns(names, model.posterior_.model.network.input_dim, path)
-
-
 class Pieces:
     """Predictive distributions of a table, piece by piece, and what was noticed."""
 
-    def __init__(self, model, columns, data: str | Path, target: str | None = None):
-        self.model, self.columns, self.data = model, columns, data
+    def __init__(self, model: TableModel, data: str | Path, target: str | None = None):
+        self.model, self.data = model, data
         self.target = target  # a column that is no input, where inputs have no names
         self.surprises: list[Surprise] = []
         self.num_rows = self.num_rare = 0  # all, and those whose std rests on few draws
@@ -120,17 +51,18 @@ class Pieces:
 
     def __iter__(self) -> Iterator[tuple[pd.DataFrame, Any]]:
         """Rows as given, and their predictive distributions."""
-        text_columns = self.columns.text_columns
+        preparer = self.model.preparer
+        text_columns = preparer.text_columns
         first_row = 0
         for frame in table_io.read_chunks(self.data, table_io.CHUNK_ROWS, text_columns):
             rows = frame
-            if self.columns.columns_used is None and self.target in frame:
+            if preparer.columns_used is None and self.target in frame:
                 rows = frame.drop(columns=self.target)
-            inputs, found = self.columns.prepare(rows, self.data)
+            inputs, found = self.model.prepare(rows, self.data)
             self.surprises += found
-            used = self.columns.columns_used or list(frame.columns)
+            used = preparer.columns_used or list(frame.columns)
             self.ignored = [name for name in frame.columns if name not in used]
-            predictive = self.model.predict_dist(inputs)
+            predictive = self.model.estimator.predict_dist(inputs)
             yield frame, predictive.starting_at(first_row)
             first_row += len(frame)
 
@@ -154,7 +86,7 @@ def predict_pieces(
         raise ValueError(f"--level {wanted.level:g} must be strictly between 0 and 1.")
     if wanted.samples < 0:
         raise ValueError(f"--samples {wanted.samples} must be 0 or more.")
-    pieces = Pieces(*load(model_path), data)
+    pieces = Pieces(TableModel.load(model_path), data)
     return pieces, _prediction_tables(pieces, wanted)
 
 
@@ -193,23 +125,22 @@ def score_table_rows(
     """Scores of every row of a table with the target in it."""
     from ncai.diagnostics.evaluation import row_scores
 
-    model, columns = load(model_path)
-    table = getattr(model, "table_", None) or {}
-    target = target or table.get("target")
+    model = TableModel.load(model_path)
+    known = model.record.target
+    target = target or known
     if target is None:
         raise ValueError(
             f"{model_path} was not made by `ncai fit`, so it does not know the name "
             "of its target: give --target."
         )
-    inputs = (table.get("preparer") or {}).get("columns", ())
-    if target != table.get("target") and target in inputs:
+    inputs = list(getattr(model.preparer, "feature_names_in_", ()))
+    if target != known and target in inputs:
         raise ValueError(
-            f"--target {target} is an input of {model_path}, which predicts "
-            f"{table.get('target')}."
+            f"--target {target} is an input of {model_path}, which predicts {known}."
         )
-    if not model.single_output_:
+    if not model.estimator.single_output_:
         raise ValueError(f"{model_path} has several outputs; evaluate takes one.")
-    pieces = Pieces(model, columns, data, target)
+    pieces = Pieces(model, data, target)
     parts = []
     for frame, predictive in pieces:
         require_columns(frame, [target], data)
