@@ -17,7 +17,7 @@ from typing import Any
 from benchmarks.quality.paper_points import paper_point
 from benchmarks.quality.problems import source_of
 from benchmarks.speed.workers import python_with
-from ncai.study.experiments.paper_settings import FIXED_LATENT_VARIANCE, HIDDEN
+from ncai.study.experiments.problems import FIXED_LATENT_VARIANCE, HIDDEN
 
 PEER_FOLDER = Path(__file__).parent / "peers"
 # Name: file, and the module it needs.

@@ -34,7 +34,7 @@ from scipy.stats import spearmanr
 from benchmarks.references import hmc
 from ncai.inference.hmc import check_points, judge_mixing, predictive_summary
 from ncai.inference.nuts import DrawInfo, Target
-from ncai.study.engine.scales import SCALES
+from ncai.study.engine.cells import SCALES
 from ncai.study.engine.store import Store
 from ncai.study.experiments.benchmark_scores import predictive_at
 from ncai.study.experiments.decomposition import (
@@ -44,10 +44,10 @@ from ncai.study.experiments.decomposition import (
     HIGH,
     LOW,
     MEASURES,
+    load_outcomes,
 )
-from ncai.study.experiments.ground_truth import known_problem
+from ncai.study.experiments.problems import known_problem
 from ncai.study.experiments.reference import posterior_from_file
-from ncai.study.output.tables.decomposition import load
 from ncai.types import Unknowns
 
 STEPS_A_DRAW = 100
@@ -248,7 +248,7 @@ def agreement(options) -> None:
         return predictive.decompose(measure).epistemic
 
     half = options.chains // 2
-    found = load(SCALES["paper"], Store(options.study / "paper"))
+    found = load_outcomes(SCALES["paper"], Store(options.study / "paper"))
     outcomes = {f"{m}, {p}": outcome for (m, p), outcome in found.others.items()}
     if found.reference is not None:
         outcomes["NUTS"] = found.reference

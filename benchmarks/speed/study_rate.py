@@ -10,9 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-from ncai.study.engine.cells import Cell
+from ncai.study.engine.cells import SCALES, Cell, Scale
 from ncai.study.engine.run import run_study
-from ncai.study.engine.scales import SCALES, Scale
 from ncai.study.engine.store import Store
 from ncai.study.experiments.benchmark import BENCHMARK
 

@@ -5,19 +5,17 @@ import math
 import pandas as pd
 import pytest
 
-from ncai.study.engine.cells import Outcome
-from ncai.study.engine.scales import SCALES
+from ncai.study.engine.cells import SCALES, Outcome
 from ncai.study.engine.store import Store
 from ncai.study.experiments.benchmark import BENCHMARK
-from ncai.study.experiments.paper_settings import REAL
-from ncai.study.output.claims import benchmark as benchmark_claims
-from ncai.study.output.claims import other_studies as other_claims
-from ncai.study.output.claims.findings import FAILS, HOLDS, MISSING, paired
-from ncai.study.output.claims.verdicts import CLAIMS, Results, claims_table
+from ncai.study.experiments.problems import REAL
+from ncai.study.output import benchmark_claims
+from ncai.study.output import claims as other_claims
+from ncai.study.output.benchmark_claims import FAILS, HOLDS, MISSING, paired
+from ncai.study.output.benchmark_tables import tables
+from ncai.study.output.claims import CLAIMS, Results, claims_table
 from ncai.study.output.report import write_report
-from ncai.study.output.tables.benchmark import tables
-from ncai.study.output.tables.benchmark_frame import Numbers
-from ncai.study.output.tables.write import Table, published
+from ncai.study.output.tables import Numbers, Table, published
 from ncai.study.registry import STUDIES
 
 SCALE = SCALES["smoke"]

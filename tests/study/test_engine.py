@@ -15,15 +15,13 @@ import pytest
 from rich.console import Console
 
 from ncai.study import registry
-from ncai.study.engine.cells import Cell, Outcome
-from ncai.study.engine.live import RunView, TimeLeft, in_words
-from ncai.study.engine.run import Finished, Watcher, run_study
-from ncai.study.engine.scales import SCALES
+from ncai.study.console import RunView, TimeLeft, in_words
+from ncai.study.engine.cells import SCALES, Cell, Outcome
+from ncai.study.engine.run import Finished, Watcher, Workers, run_study
 from ncai.study.engine.store import Store
-from ncai.study.engine.workers import Workers
 from ncai.study.experiments.benchmark import BENCHMARK, Benchmark
-from ncai.study.experiments.paper_settings import DATASETS, METHODS, grid
-from ncai.study.output.tables.write import (
+from ncai.study.experiments.problems import DATASETS, METHODS, grid
+from ncai.study.output.tables import (
     Entry,
     Table,
     latex_text,

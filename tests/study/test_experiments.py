@@ -15,31 +15,32 @@ from ncai.inference.latents import infer_latents
 from ncai.inference.marginal import Marginal
 from ncai.stats.henze_zirkler import henze_zirkler
 from ncai.stats.latent_statistics import aggregated_posterior_divergences
-from ncai.study.engine.cells import Cell, Outcome
-from ncai.study.engine.scales import SCALES
+from ncai.study.engine.cells import SCALES, Cell, Outcome
 from ncai.study.engine.store import Store
 from ncai.study.experiments import divergence
 from ncai.study.experiments.benchmark import (
     BENCHMARK,
     FULL_LENGTH,
     LATENT_DIM,
+    LEVELS,
+    QUALITATIVE,
     TIGHTER_BOUNDS,
     fit_and_choose,
     make_method,
     rows_of,
 )
 from ncai.study.experiments.benchmark_scores import score
-from ncai.study.experiments.decomposition import DECOMPOSITION
+from ncai.study.experiments.decomposition import DECOMPOSITION, distances
 from ncai.study.experiments.elbo_ranking import ELBO_RANKING, final_level
-from ncai.study.experiments.ground_truth import known_problem
 from ncai.study.experiments.map_bias import MAP_BIAS
-from ncai.study.experiments.oracle_curves import oracle_entropy, oracle_quantiles
-from ncai.study.experiments.qualitative import LEVELS, QUALITATIVE
+from ncai.study.experiments.problems import (
+    known_problem,
+    oracle_entropy,
+    oracle_quantiles,
+)
 from ncai.study.experiments.reference import DRAWS_FILE, reference_draws
 from ncai.study.experiments.theory import THEORY
-from ncai.study.output.tables import full_length as full_length_tables
-from ncai.study.output.tables import tighter_bounds as tighter_bounds_tables
-from ncai.study.output.tables.decomposition import distances
+from ncai.study.output import benchmark_tables
 
 PARTS = ("total", "aleatoric", "epistemic")
 PRIOR = (jnp.zeros((1, 2)), jnp.ones((1, 2)))
@@ -254,7 +255,7 @@ def test_the_table_of_full_length_shows_paired_changes(tmp_path):
         store.save(short, Outcome(row | {"steps": 9000, "avg_ll_test": number}, {}), 1)
         more = number + 0.1 * (-1) ** number
         store.save(long, Outcome(row | {"steps": 30000, "avg_ll_test": more}, {}), 1)
-    (table,) = full_length_tables.tables(scale, store)
+    (table,) = benchmark_tables.full_length_tables(scale, store)
     assert table.rows == (
         # Changes of 0.1 and -0.1 in turn: mean 0.02, standard error sqrt(0.012 / 5).
         (
@@ -301,7 +302,7 @@ def test_the_table_of_tighter_bounds_has_the_best_in_bold(tmp_path):
                 row = {"oracle_test": -1.0, "avg_ll_test": level, "target_scale": 1.0}
                 store.save(cell, Outcome(row | {"hz_mu_z": 2.0}, {}), 1)
     choose(store, BENCHMARK, scale, "goldberg", {"ncai": -2.0})
-    (table,) = tighter_bounds_tables.tables(scale, store)
+    (table,) = benchmark_tables.tighter_bounds_tables(scale, store)
     shown = {row[1]: row[2:] for row in table.rows}
     spread = "± 0.000"
     assert shown["avg_ll_test"] == (

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from ncai.runtime.jax_setup import ONE_THREAD
-from ncai.study.engine.scales import SCALES
+from ncai.study.engine.cells import SCALES
 from ncai.study.engine.store import Store
 from ncai.study.experiments.divergence import DIVERGENCE
 from ncai.study.experiments.theory import THEORY

@@ -2,28 +2,29 @@
 
 from collections.abc import Callable
 
-from ncai.study.engine.run import Study
-from ncai.study.engine.scales import Scale
+from ncai.study.engine.cells import Scale, Study
 from ncai.study.engine.store import Store
-from ncai.study.experiments import divergence, elbo_ranking, map_bias, theory
+from ncai.study.experiments import (
+    decomposition,
+    divergence,
+    elbo_ranking,
+    map_bias,
+    theory,
+)
 from ncai.study.experiments.benchmark import (
     BENCHMARK,
     FULL_LENGTH,
     LATENT_DIM,
+    QUALITATIVE,
     TIGHTER_BOUNDS,
 )
 from ncai.study.experiments.decomposition import DECOMPOSITION
 from ncai.study.experiments.divergence import DIVERGENCE
 from ncai.study.experiments.elbo_ranking import ELBO_RANKING
 from ncai.study.experiments.map_bias import MAP_BIAS
-from ncai.study.experiments.qualitative import QUALITATIVE
 from ncai.study.experiments.theory import THEORY
-from ncai.study.output.tables import benchmark as benchmark_tables
-from ncai.study.output.tables import decomposition as decomposition_tables
-from ncai.study.output.tables import full_length as full_length_tables
-from ncai.study.output.tables import latent_dim as latent_dim_tables
-from ncai.study.output.tables import tighter_bounds as tighter_bounds_tables
-from ncai.study.output.tables.write import Table
+from ncai.study.output import benchmark_tables
+from ncai.study.output.tables import Table
 
 STUDIES: dict[str, Study] = {
     study.name: study
@@ -46,8 +47,8 @@ TABLES: dict[str, Callable[[Scale, Store], list[Table]]] = {
     MAP_BIAS.name: map_bias.tables,
     ELBO_RANKING.name: elbo_ranking.tables,
     BENCHMARK.name: benchmark_tables.tables,
-    DECOMPOSITION.name: decomposition_tables.tables,
-    LATENT_DIM.name: latent_dim_tables.tables,
-    FULL_LENGTH.name: full_length_tables.tables,
-    TIGHTER_BOUNDS.name: tighter_bounds_tables.tables,
+    DECOMPOSITION.name: decomposition.tables,
+    LATENT_DIM.name: benchmark_tables.latent_dim_tables,
+    FULL_LENGTH.name: benchmark_tables.full_length_tables,
+    TIGHTER_BOUNDS.name: benchmark_tables.tighter_bounds_tables,
 }

@@ -1,1 +1,1 @@
-"""Cells, the store of what is done, and the runner."""
+"""Cells, the store of their results, and the runner."""

@@ -8,10 +8,13 @@ estimator's default is there too, with its own network, prior and mixture of res
 
 import zlib
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+import pandas as pd
+from scipy.stats import spearmanr
 
 from ncai.estimators.bnn_lv import BNNLVRegressor
 from ncai.fitting.fit import to_data
@@ -22,8 +25,7 @@ from ncai.inference.mean_field import MeanFieldVI
 from ncai.inference.posterior import GaussianPosterior
 from ncai.model.bnn_lv import Model, Variance
 from ncai.predictive.distribution import PredictiveDistribution
-from ncai.study.engine.cells import Cell, Outcome
-from ncai.study.engine.scales import Scale
+from ncai.study.engine.cells import Cell, Outcome, Scale
 from ncai.study.engine.store import Store
 from ncai.study.experiments.benchmark import (
     BENCHMARK,
@@ -32,10 +34,14 @@ from ncai.study.experiments.benchmark import (
     validation_scores,
 )
 from ncai.study.experiments.benchmark_scores import WEIGHT_DRAWS, predictive_at
-from ncai.study.experiments.ground_truth import KnownProblem, known_problem
-from ncai.study.experiments.oracle_curves import oracle_entropy
-from ncai.study.experiments.paper_settings import Point
+from ncai.study.experiments.problems import (
+    KnownProblem,
+    Point,
+    known_problem,
+    oracle_entropy,
+)
 from ncai.study.experiments.reference import SAMPLER_SIZES, reference_draws
+from ncai.study.output.tables import Table
 from ncai.types import WeightDraws
 
 DATASET, DRAW = "depeweg", 0
@@ -44,6 +50,20 @@ OWN_PRIORS = ("own", "own_2", "own_3")  # of the default: the same fit by other 
 LOW, HIGH, GRID_POINTS = -5.5, 5.5, 111
 MEASURES = ("entropy", "variance")
 PARTS = ("total", "aleatoric", "epistemic")
+METHOD_LABELS = {
+    "mfvi": "MFVI",
+    "ncai": "NCAI",
+    "marginal": "marginal",
+    "default": "default",
+    "hmc": "HMC",
+}
+PRIOR_LABELS = {
+    "shared": "10, as HMC's",
+    "empirical": "empirical Bayes",
+    "own": "its own network",
+    "own_2": "its own, another seed",
+    "own_3": "its own, a third seed",
+}
 
 
 @dataclass(frozen=True)
@@ -176,3 +196,92 @@ def _approximation(cell: Cell, known: KnownProblem) -> tuple[WeightDraws, dict]:
 
 
 DECOMPOSITION = DecompositionStudy()
+
+
+class Found(NamedTuple):
+    """What is done so far: HMC's outcome, and the others' by method and prior."""
+
+    reference: Outcome | None
+    others: dict[tuple[str, str], Outcome]
+
+
+def load_outcomes(scale: Scale, store: Store) -> Found:
+    """From the store."""
+    reference, others = None, {}
+    for cell in DECOMPOSITION.cells(scale, store):
+        outcome = store.load(cell) if cell.study == DECOMPOSITION.name else None
+        if outcome is None:
+            continue
+        if cell["method"] == REFERENCE:
+            reference = outcome
+        else:
+            others[cell["method"], cell["weight_prior"]] = outcome
+    return Found(reference, others)
+
+
+def distances(scale: Scale, store: Store) -> pd.DataFrame:
+    """A line for each method and prior; empty without the reference.
+
+    Mean absolute difference over the grid of x of each part, and the rank correlation
+    of the epistemic part. Variances are compared as standard deviations.
+    """
+    reference, others = load_outcomes(scale, store)
+    if reference is None:
+        return pd.DataFrame()
+    lines = []
+    for (method, prior), outcome in others.items():
+        line: dict = {"method": method, "weight_prior": prior}
+        for measure in MEASURES:
+            for part in PARTS:
+                ours, theirs = (
+                    _comparable(measure, o.arrays[f"{measure}_{part}"])
+                    for o in (outcome, reference)
+                )
+                line[f"{measure}_{part}"] = float(np.mean(np.abs(ours - theirs)))
+            ours, theirs = (
+                o.arrays[f"{measure}_epistemic"] for o in (outcome, reference)
+            )
+            line[f"{measure}_rank"] = float(spearmanr(ours, theirs)[0])  # pyright: ignore
+        lines.append(line)
+    return pd.DataFrame(lines)
+
+
+def _comparable(measure: str, values: np.ndarray) -> np.ndarray:
+    return np.sqrt(np.maximum(values, 0)) if measure == "variance" else values
+
+
+def tables(scale: Scale, store: Store) -> list[Table]:
+    """One for entropy, the paper's measure, and one for variance."""
+    found = distances(scale, store)
+    reference = load_outcomes(scale, store).reference
+    if reference is None or found.empty:
+        return []
+    row = reference.row
+    verdict = "mixed" if row["mixed"] else "NOT mixed: a rough picture only"
+    note = (
+        "Mean absolute difference from HMC's over x, and rank correlation of the "
+        f"epistemic part with HMC's. HMC: {row['source']}, {row['num_chains']} chains "
+        f"of {row['num_draws']} draws, largest R-hat {row['max_rhat']:.3f}, smallest "
+        f"effective sample size {row['min_ess']:.0f} ({verdict})."
+    )
+    units = {"entropy": "entropy, nats", "variance": "standard deviations, units of y"}
+    out = []
+    for measure in MEASURES:
+        columns = (
+            "method",
+            "s_w",
+            *PARTS,
+            "rank correlation of epistemic",
+        )
+        rows = tuple(
+            (
+                METHOD_LABELS[line["method"]],
+                PRIOR_LABELS[line["weight_prior"]],
+                *(f"{line[f'{measure}_{part}']:.3f}" for part in PARTS),
+                f"{line[f'{measure}_rank']:.2f}",
+            )
+            for line in found.to_dict("records")
+        )
+        title = f"Distance of each decomposition from HMC's ({units[measure]})"
+        out.append(Table(f"decomposition_{measure}", title, columns, rows, note))
+    return out

@@ -16,10 +16,9 @@ from jax.scipy.special import logsumexp
 
 from ncai.objectives.penalties import henze_zirkler
 from ncai.stats.henze_zirkler import henze_zirkler as hz_test
-from ncai.study.engine.cells import Cell, Outcome
-from ncai.study.engine.scales import Scale
+from ncai.study.engine.cells import Cell, Outcome, Scale
 from ncai.study.engine.store import Store
-from ncai.study.output.tables.write import Table, done_cells
+from ncai.study.output.tables import Table, done_cells
 
 DIVERGENCES = {
     "js": "Jensen-Shannon",

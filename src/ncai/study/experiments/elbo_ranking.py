@@ -11,17 +11,16 @@ from ncai.inference.map import MAP
 from ncai.inference.mean_field import MeanFieldVI
 from ncai.inference.posterior import GaussianPosterior
 from ncai.model.mean_field import gaussian_kl
-from ncai.study.engine.cells import Cell, Outcome
-from ncai.study.engine.scales import Scale
+from ncai.study.engine.cells import Cell, Outcome, Scale
 from ncai.study.engine.store import Store
-from ncai.study.experiments.ground_truth import (
+from ncai.study.experiments.problems import (
     GROUND_TRUTH_SETS,
     WEIGHT_VARIANCE,
     KnownProblem,
     cells_of,
     known_problem,
 )
-from ncai.study.output.tables.write import Entry, Table, pick, published
+from ncai.study.output.tables import Entry, Table, pick, published
 from ncai.types import Unknowns
 
 # Our names, and those of the published numbers.

@@ -10,15 +10,14 @@ from ncai.inference.base import Training
 from ncai.inference.map import MAP
 from ncai.inference.posterior import GaussianPosterior
 from ncai.model.bnn_lv import initial_priors, log_joint
-from ncai.study.engine.cells import Cell, Outcome
-from ncai.study.engine.scales import Scale
+from ncai.study.engine.cells import Cell, Outcome, Scale
 from ncai.study.engine.store import Store
-from ncai.study.experiments.ground_truth import (
+from ncai.study.experiments.problems import (
     GROUND_TRUTH_SETS,
     cells_of,
     known_problem,
 )
-from ncai.study.output.tables.write import Entry, Table, pick, published, side_by_side
+from ncai.study.output.tables import Entry, Table, pick, published, side_by_side
 from ncai.types import Unknowns
 
 GRID_POINTS, LATENT_LINES = 200, 41

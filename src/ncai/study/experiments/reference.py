@@ -22,7 +22,7 @@ from ncai.inference.hmc import (
 from ncai.inference.posterior import Posterior, SamplePosterior, SamplerReport
 from ncai.model.bnn_lv import initial_priors
 from ncai.study.engine.cells import Cell
-from ncai.study.experiments.ground_truth import KnownProblem
+from ncai.study.experiments.problems import KnownProblem
 from ncai.types import Unknowns, WeightDraws
 
 # Names a file with `weights` [chains, draws, weights], of the same data and model.

@@ -10,10 +10,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ncai.study.engine.cells import Cell, Outcome
-from ncai.study.engine.scales import Scale
+from ncai.study.engine.cells import Cell, Outcome, Scale
 from ncai.study.engine.store import Store
-from ncai.study.output.tables.write import Table
+from ncai.study.output.tables import Table
 
 INPUT_MEAN, INPUT_STD, LATENT_STD = 0.5, 1.0, 0.5
 WEIGHT, WEIGHT_VARIANCE = 1.0, 10.0

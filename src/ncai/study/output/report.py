@@ -10,12 +10,12 @@ from pathlib import Path
 import jinja2
 
 from ncai.runtime.atomic_write import replacing
+from ncai.study.engine.cells import Scale
 from ncai.study.engine.run import Study
-from ncai.study.engine.scales import Scale
 from ncai.study.engine.store import Store
-from ncai.study.output.claims.verdicts import claims_table
-from ncai.study.output.figures.draw import write_figures
-from ncai.study.output.tables.write import BOLD, Table
+from ncai.study.output.claims import claims_table
+from ncai.study.output.figures import write_figures
+from ncai.study.output.tables import BOLD, Table
 from ncai.study.registry import TABLES
 
 PACKAGES = ("ncai", "jax", "jaxlib", "numpy", "scipy", "optax", "blackjax")

@@ -1,16 +1,19 @@
-"""Pictures of `qualitative` and `decomposition`."""
+"""Figures of predictions and of uncertainties over x."""
 
 import matplotlib.pyplot as plt
 import numpy as np
 from matplotlib.figure import Figure
 from scipy.stats import gaussian_kde
 
-from ncai.study.engine.cells import Outcome
-from ncai.study.engine.scales import Scale
+from ncai.study.engine.cells import Outcome, Scale
 from ncai.study.engine.store import Store
-from ncai.study.experiments.decomposition import DEFAULT, PARTS
-from ncai.study.experiments.qualitative import ONE_DIMENSIONAL, QUALITATIVE
-from ncai.study.output.tables.decomposition import METHODS, load
+from ncai.study.experiments.benchmark import ONE_DIMENSIONAL, QUALITATIVE
+from ncai.study.experiments.decomposition import (
+    DEFAULT,
+    METHOD_LABELS,
+    PARTS,
+    load_outcomes,
+)
 
 COLOURS = {"bnn": "#2ca02c", "mfvi": "#1f77b4", "ncai": "#d62728"}
 HEADS = {"bnn": "BNN", "mfvi": "BNN+LV with MFVI", "ncai": "BNN+LV with NCAI"}
@@ -22,18 +25,15 @@ SETS = {
     "heavy_tail": "Heavy-Tail",
     "depeweg": "Depeweg",
 }
+# Columns of the predictions and of the latents.
+PLACES = {"bnn": (0, None), "mfvi": (1, 2), "ncai": (3, 4)}
 PART_COLOURS = {"total": "0.2", "aleatoric": "#e6850e", "epistemic": "#3b6fb6"}
-TRUE_COLOUR = "0.45"
+TRUTH_LINE = "0.45"
 
 
 def qualitative_figure(scale: Scale, store: Store) -> Figure | None:
     """A row a set: predictions of the three methods, and z where there is one."""
-    found: dict[tuple[str, str], Outcome] = {}
-    for cell in QUALITATIVE.cells(scale, store):
-        outcome = store.load(cell) if cell.study == QUALITATIVE.name else None
-        if outcome is not None:
-            method = "ncai" if cell["method"] == "ncai0" else cell["method"]
-            found[cell["dataset"], method] = outcome
+    found = _qualitative_outcomes(scale, store)
     shown = [name for name in ONE_DIMENSIONAL if any(key[0] == name for key in found)]
     if not shown:
         return None
@@ -44,32 +44,18 @@ def qualitative_figure(scale: Scale, store: Store) -> Figure | None:
         squeeze=False,
         width_ratios=[1, 1, 0.8, 1, 0.8],
     )
-    places = {"bnn": (0, None), "mfvi": (1, 2), "ncai": (3, 4)}
     for line, name in zip(axes, shown, strict=True):
         targets = [found[key].arrays["targets"] for key in found if key[0] == name]
-        low, high = _range(targets[0])
-        for method, (column, latent_column) in places.items():
-            outcome = found.get((name, method))
-            if outcome is None:
-                line[column].set_axis_off()
-                if latent_column is not None:
-                    line[latent_column].set_axis_off()
-                continue
-            _predictions(line[column], outcome.arrays, COLOURS[method])
-            line[column].set_ylim(low, high)
-            if latent_column is not None:
-                axis = line[latent_column]
-                axis.plot(
-                    outcome.arrays["inputs"],
-                    outcome.arrays["latents"],
-                    ".",
-                    color=COLOURS[method],
-                    ms=3,
-                    alpha=0.6,
-                )
-                axis.set_ylabel("z / prior width", fontsize=8)
+        for method, (column, latent_column) in PLACES.items():
+            places = (
+                line[column],
+                None if latent_column is None else line[latent_column],
+            )
+            _fit_of_one_set(*places, found.get((name, method)), COLOURS[method])
+            if (name, method) in found:
+                line[column].set_ylim(*_wide_range(targets[0]))
         line[0].set_ylabel(SETS[name], fontsize=12)
-    for method, (column, latent_column) in places.items():
+    for method, (column, latent_column) in PLACES.items():
         axes[0, column].set_title(HEADS[method], fontsize=11)
         if latent_column is not None:
             axes[0, latent_column].set_title("its latent means", fontsize=10)
@@ -90,6 +76,33 @@ def qualitative_figure(scale: Scale, store: Store) -> Figure | None:
     return figure
 
 
+def _qualitative_outcomes(scale: Scale, store: Store) -> dict[tuple[str, str], Outcome]:
+    """By set and method; what validation selected of NCAI0 and NCAI is "ncai"."""
+    found: dict[tuple[str, str], Outcome] = {}
+    for cell in QUALITATIVE.cells(scale, store):
+        outcome = store.load(cell) if cell.study == QUALITATIVE.name else None
+        if outcome is not None:
+            method = "ncai" if cell["method"] == "ncai0" else cell["method"]
+            found[cell["dataset"], method] = outcome
+    return found
+
+
+def _fit_of_one_set(axis, latent_axis, outcome: Outcome | None, colour: str) -> None:
+    """Predictions over x, and latent means where the method has latents."""
+    if outcome is None:
+        axis.set_axis_off()
+        if latent_axis is not None:
+            latent_axis.set_axis_off()
+        return
+    arrays = outcome.arrays
+    _predictions(axis, arrays, colour)
+    if latent_axis is not None:
+        latent_axis.plot(
+            arrays["inputs"], arrays["latents"], ".", color=colour, ms=3, alpha=0.6
+        )
+        latent_axis.set_ylabel("z / prior width", fontsize=8)
+
+
 def _predictions(axis, arrays, colour: str) -> None:
     grid = arrays["grid"]
     low, lower, middle, upper, high = arrays["quantiles"]
@@ -98,10 +111,10 @@ def _predictions(axis, arrays, colour: str) -> None:
     axis.fill_between(grid, lower, upper, color=colour, alpha=0.35, lw=0)
     axis.plot(grid, middle, color=colour, lw=1.3)
     for line in arrays.get("true_quantiles", ())[::2]:
-        axis.plot(grid, line, color=TRUE_COLOUR, lw=1, ls="--")
+        axis.plot(grid, line, color=TRUTH_LINE, lw=1, ls="--")
 
 
-def _range(targets: np.ndarray) -> tuple[float, float]:
+def _wide_range(targets: np.ndarray) -> tuple[float, float]:
     margin = 0.25 * float(np.ptp(targets))
     return float(targets.min()) - margin, float(targets.max()) + margin
 
@@ -110,7 +123,7 @@ def decomposition_figure(measure: str):
     """Uncertainties over x of each method, with the data and their density."""
 
     def draw(scale: Scale, store: Store) -> Figure | None:
-        reference, others = load(scale, store)
+        reference, others = load_outcomes(scale, store)
         wanted = [(method, "shared") for method in ("mfvi", "ncai", "marginal")]
         wanted.append((DEFAULT, "own"))
         shown = {key[0]: others[key] for key in wanted if key in others}
@@ -144,7 +157,7 @@ def decomposition_figure(measure: str):
 
 def _head(method: str, outcome: Outcome) -> str:
     if method != "hmc":
-        return METHODS[method]
+        return METHOD_LABELS[method]
     return f"HMC (largest R-hat {outcome.row['max_rhat']:.2f})"
 
 
@@ -159,7 +172,7 @@ def _uncertainties(axis, arrays, measure: str) -> None:
         axis.plot(
             grid,
             arrays["true_entropy"],
-            color=TRUE_COLOUR,
+            color=TRUTH_LINE,
             ls="--",
             lw=1,
             label="of the truth",

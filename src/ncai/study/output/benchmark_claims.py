@@ -1,9 +1,58 @@
 """Claims that the benchmark decides. All differences are paired over splits."""
 
-from ncai.study.experiments.paper_settings import DATASETS, REAL, SYNTHETIC
-from ncai.study.experiments.problems import expected_oracle
-from ncai.study.output.claims.findings import NOT_YET, Difference, Finding, paired
-from ncai.study.output.tables.benchmark_frame import SELECTED, Numbers
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from ncai.study.experiments.problems import DATASETS, REAL, SYNTHETIC, expected_oracle
+from ncai.study.output.tables import SELECTED, Numbers
+
+HOLDS, FAILS, MISSING = "holds", "does not hold", "not yet run"
+SO_FAR = "so far"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A verdict with the numbers behind it."""
+
+    verdict: str
+    numbers: str
+
+    @classmethod
+    def of(cls, holds: bool, numbers: str, complete: bool = True) -> "Finding":
+        """From a truth value; `complete` tells whether all that it needs has run."""
+        verdict = HOLDS if holds else FAILS
+        return cls(verdict if complete else f"{verdict} {SO_FAR}", numbers)
+
+
+NOT_YET = Finding(MISSING, "")
+
+
+class Difference(NamedTuple):
+    """Mean of paired differences, its standard error, and their number."""
+
+    mean: float
+    error: float
+    count: int
+
+    def __str__(self) -> str:
+        if math.isnan(self.error):
+            return f"{self.mean:+.3f}"
+        return f"{self.mean:+.3f} ± {self.error:.3f}"
+
+
+def paired(a: Mapping, b: Mapping) -> Difference | None:
+    """Of a less b over the keys (splits, draws) that both have; None without any."""
+    shared = sorted(set(a) & set(b))
+    if not shared:
+        return None
+    gaps = np.array([a[key] - b[key] for key in shared], float)
+    error = gaps.std(ddof=1) / math.sqrt(len(gaps)) if len(gaps) > 1 else math.nan
+    return Difference(float(gaps.mean()), float(error), len(gaps))
+
 
 HZ_FACTOR = 10.0
 LEAST_REAL_SETS = 4

@@ -1,1 +1,0 @@
-"""The paper's claims and what the results say of each."""

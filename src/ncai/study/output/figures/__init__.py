@@ -1,1 +1,0 @@
-"""Figures of the studies, from what their cells stored."""

@@ -1,1 +1,0 @@
-"""Tables of the studies, ours beside the published numbers."""
