@@ -17,10 +17,8 @@ from ncai.inference.base import Training
 from ncai.inference.mean_field import MeanFieldVI
 from ncai.model.bnn_lv import Model, Variance
 from ncai.model.networks import MLP, FlatNetwork
-from ncai.objectives.penalties import (
-    Penalties,
-    henze_zirkler_double_sum,
-)
+from ncai.objectives.penalties import Penalties
+from ncai.stats.henze_zirkler import henze_zirkler_double_sum
 from ncai.types import Data
 
 

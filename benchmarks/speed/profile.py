@@ -17,7 +17,8 @@ import optax
 
 from benchmarks.speed.steps import SIZES, _run, _setting
 from benchmarks.speed.timing import seconds_in_turn
-from ncai.objectives.penalties import Penalties, henze_zirkler
+from ncai.objectives.penalties import Penalties
+from ncai.stats.henze_zirkler import henze_zirkler_statistic
 
 LOOPS = 300
 RESTARTS = 5  # one group: one thread of training
@@ -56,7 +57,7 @@ def profile_step(say: Callable[[str], None], case: str = "depeweg") -> dict:
 
     def gaussianity(i, carry):
         del i
-        statistic = partial(henze_zirkler, row_weights=data.row_weights)
+        statistic = partial(henze_zirkler_statistic, row_weights=data.row_weights)
         return carry - 1e-6 * jax.vmap(jax.grad(statistic))(carry)
 
     def optimiser(i, carry):

@@ -8,8 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from benchmarks.speed.timing import ratios, seconds_in_turn
-from ncai.objectives import penalties
-from ncai.objectives.penalties import henze_zirkler, henze_zirkler_double_sum
+from ncai.stats import henze_zirkler as hz
+from ncai.stats.henze_zirkler import henze_zirkler_double_sum, henze_zirkler_statistic
 
 LARGEST_DOUBLE_SUM = 30_000
 
@@ -28,7 +28,9 @@ def compare_hz(
         rng = np.random.default_rng(0)
         points = jnp.asarray(rng.standard_t(3, size=(num_rows, 1)), jnp.float32)
         ones = jnp.ones(num_rows, jnp.float32)
-        linear = jax.jit(jax.value_and_grad(lambda p, w=ones: henze_zirkler(p, w)))
+        linear = jax.jit(
+            jax.value_and_grad(lambda p, w=ones: henze_zirkler_statistic(p, w))
+        )
         functions = {"linear": lambda f=linear, p=points: f(p)}
         if num_rows <= LARGEST_DOUBLE_SUM:
             exact = jax.jit(jax.value_and_grad(henze_zirkler_double_sum))
@@ -64,14 +66,14 @@ def compare_hz(
 
 
 def _with_twice_the_nodes(ones):
-    """`henze_zirkler` with a finer quadrature."""
-    steps = penalties.hz_steps
+    """`henze_zirkler_statistic` with a finer quadrature."""
+    steps = hz.hz_steps
 
     def value(points):
-        penalties.hz_steps = lambda n, k: 2 * steps(n, k)
+        hz.hz_steps = lambda n, k: 2 * steps(n, k)
         try:
-            return henze_zirkler(points, ones)
+            return henze_zirkler_statistic(points, ones)
         finally:
-            penalties.hz_steps = steps
+            hz.hz_steps = steps
 
     return jax.jit(jax.value_and_grad(value))

@@ -18,7 +18,6 @@ from scipy.special import logsumexp
 
 from ncai.model.latent_nodes import latent_nodes, tail_nodes
 from ncai.model.networks import MLP, FlatNetwork
-from ncai.predictive.decomposition import sorted_neighbour_entropy
 from ncai.predictive.distribution import PredictiveDistribution, mixture, row_statistics
 from ncai.stats import scores as metrics
 from ncai.types import WeightDraws
@@ -331,14 +330,6 @@ def test_entropy_estimates_agree_for_two_outputs():
     np.testing.assert_allclose(neighbour.total, exact.total, atol=0.15)
     np.testing.assert_allclose(neighbour.aleatoric, exact.aleatoric, atol=0.2)
     assert (exact.epistemic > 0).all()
-
-
-def test_sorted_neighbour_entropy_matches_the_general_one():
-    from ncai.stats.knn import knn_entropy
-
-    samples = np.random.default_rng(0).normal(size=(3, 200))
-    expected = [knn_entropy(group[:, None], k=5) for group in samples]
-    np.testing.assert_allclose(sorted_neighbour_entropy(samples, 5), expected)
 
 
 # ----- Quantiles and intervals --------------------------------------------------------

@@ -10,7 +10,7 @@ from scipy import stats
 from scipy.special import ndtr
 
 from ncai.comparison.peers.base import GaussianPredictions, Predictions
-from ncai.stats.scores import _expected_abs
+from ncai.stats.scores import expected_absolute_value
 
 # Of the marginal density: more rows than this are summarised by their quantiles.
 MOST_KERNELS = 1000
@@ -52,13 +52,16 @@ class MarginalPredictions:
         """In closed form; the second term is the same for all rows."""
         distances = _in_blocks(
             lambda column: (
-                _expected_abs(column - self.means, self.stds[None]) @ self.weights
+                expected_absolute_value(column - self.means, self.stds[None])
+                @ self.weights
             ),
             y,
         )
         differences = self.means[:, None] - self.means
         spreads = np.hypot(self.stds[:, None], self.stds)
-        pairs = self.weights @ _expected_abs(differences, spreads) @ self.weights
+        pairs = (
+            self.weights @ expected_absolute_value(differences, spreads) @ self.weights
+        )
         return distances - pairs / 2
 
     def quantile(self, q: ArrayLike) -> np.ndarray:

@@ -12,13 +12,13 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import stats
 
-from ncai.stats.henze_zirkler import henze_zirkler, henze_zirkler_quantile
-from ncai.stats.knn import mutual_information, permuted_mutual_information
-from ncai.stats.latent_statistics import (
-    aggregated_posterior_divergences,
-    offdiag_covariance_norm,
-    pearson_penalty_value,
+from ncai.stats.correlation import (
+    reference_offdiagonal_norm,
+    reference_squared_correlation,
 )
+from ncai.stats.divergence import aggregated_posterior_divergences
+from ncai.stats.henze_zirkler import henze_zirkler_test, hz_quantile
+from ncai.stats.knn import mutual_information, permuted_mutual_information
 from ncai.stats.scores import ks_statistic
 
 _NO_INFORMATION = "z carries no information: all its means are equal"
@@ -384,10 +384,13 @@ def diagnose_latents(
     as_large = np.sum(mi_noise >= (mi if on_means else mi_sample))
     orders = [permutation_rng.permutation(chosen) for _ in range(num_permutations)]
     pc_x_noise, pc_y_noise = (
-        [pearson_penalty_value(values[chosen], means[order]) for order in orders]
+        [
+            reference_squared_correlation(values[chosen], means[order])
+            for order in orders
+        ]
         for values in (x, y)
     )
-    hz, hz_sample = henze_zirkler(means), henze_zirkler(samples)
+    hz, hz_sample = henze_zirkler_test(means), henze_zirkler_test(samples)
     ks, ks_sample = ks_statistic(means, prior_std), ks_statistic(samples, prior_std)
     divergences = aggregated_posterior_divergences(
         means[chosen], stds[chosen], prior_std, seed=seed
@@ -408,14 +411,14 @@ def diagnose_latents(
         mi_x_sample=max(0.0, mi_sample),
         mi_reference=max(0.0, _critical_value(mi_noise, level)),
         mi_p_value=float((1 + as_large) / (1 + num_permutations)),
-        pc_x=pearson_penalty_value(x[chosen], means[chosen]),
+        pc_x=reference_squared_correlation(x[chosen], means[chosen]),
         pc_x_reference=_critical_value(pc_x_noise, level),
-        pc_y=pearson_penalty_value(y[chosen], means[chosen]),
+        pc_y=reference_squared_correlation(y[chosen], means[chosen]),
         pc_y_reference=_critical_value(pc_y_noise, level),
         hz=hz.statistic,
         hz_p_value=hz.p_value,
         hz_expected=hz.expected,
-        hz_reference=henze_zirkler_quantile(level, num_rows, latent_dim),
+        hz_reference=hz_quantile(level, num_rows, latent_dim),
         hz_singular=hz.singular,
         hz_sample=hz_sample.statistic,
         ks=ks.statistic,
@@ -425,7 +428,7 @@ def diagnose_latents(
         js=divergences.js,
         kl_q_p=divergences.kl_q_p,
         kl_p_q=divergences.kl_p_q,
-        offdiag_cov=offdiag_covariance_norm(means),
+        offdiag_cov=reference_offdiagonal_norm(means),
         std_ratio=float(ratios[farthest]),
     )
 

@@ -6,12 +6,12 @@ from typing import NamedTuple
 import jax
 import numpy as np
 from jaxtyping import Float
-from scipy.special import digamma
 
 from ncai.model.latent_nodes import latent_nodes
 from ncai.model.networks import FlatNetwork
 from ncai.predictive import mixture
 from ncai.predictive.row_map import map_mixtures
+from ncai.stats.knn import knn_entropy, sorted_knn_entropy
 from ncai.types import WeightDraws
 
 MEASURES = ("variance", "entropy")
@@ -135,34 +135,9 @@ def _neighbour_entropies(
     samples: Float[np.ndarray, "groups n L"], k: int
 ) -> Float[np.ndarray, "groups"]:
     """Nearest-neighbour entropy of each group of samples."""
-    # Imported here: this module is all that predictions with one output ever need.
-    from ncai.stats.knn import knn_entropy
-
     if samples.shape[-1] > 1:
         return np.array([knn_entropy(group, k=k) for group in samples])
-    return sorted_neighbour_entropy(samples[..., 0], k)
-
-
-def sorted_neighbour_entropy(
-    samples: Float[np.ndarray, "groups n"], k: int
-) -> Float[np.ndarray, "groups"]:
-    """The Kozachenko-Leonenko entropy of numbers, all groups at once.
-
-    psi(n) - psi(k) + log 2 + mean log r. In sorted numbers the k nearest neighbours of
-    one lie in a window of k + 1 numbers, so r is the best of k + 1 windows.
-    """
-    ordered = np.sort(samples, axis=-1)
-    num = ordered.shape[-1]
-    padded = np.pad(
-        ordered, ((0, 0), (k, k)), constant_values=((0.0, 0.0), (-np.inf, np.inf))
-    )
-    radius = np.full_like(ordered, np.inf)
-    for before in range(k + 1):
-        first = padded[:, k - before : k - before + num]
-        last = padded[:, 2 * k - before : 2 * k - before + num]
-        radius = np.minimum(radius, np.maximum(ordered - first, last - ordered))
-    radius = np.maximum(radius, np.finfo(float).tiny)
-    return digamma(num) - digamma(k) + np.log(2) + np.log(radius).mean(-1)
+    return sorted_knn_entropy(samples[..., 0], k)
 
 
 def _row_slices(num_rows: int, size: int = 1024) -> list[slice]:

@@ -1,9 +1,9 @@
-"""What the statistics of points in float64 share: checks, scales and limits."""
+"""Helpers that the float64 statistics share: checks, scaling and limits."""
 
 import numpy as np
 from numpy.typing import ArrayLike
 
-# Largest temporary array, in numbers.
+# The largest temporary array, as a count of numbers.
 BLOCK_SIZE = 500_000
 # exp(-8.5^2 / 2) = 2e-16: a Gaussian is 0 to rounding beyond this many deviations.
 GAUSSIAN_REACH = 8.5
@@ -12,7 +12,7 @@ _JITTER = 1e-10
 
 
 def as_matrix(values: ArrayLike, name: str) -> np.ndarray:
-    """The values as a float64 matrix, with rows, columns and no NaN."""
+    """The values as a finite float64 matrix with at least one row and column."""
     matrix = np.asarray(values, float)
     if matrix.ndim == 1:
         matrix = matrix[:, None]
@@ -27,7 +27,7 @@ def as_matrix(values: ArrayLike, name: str) -> np.ndarray:
 
 
 def as_row_weights(weights: ArrayLike | None, num_rows: int) -> np.ndarray:
-    """How often each row counts: once, unless weights are given."""
+    """How often each row counts: once, unless `weights` says otherwise."""
     counts = np.ones(num_rows) if weights is None else np.asarray(weights, float)
     if counts.shape != (num_rows,) or not counts.sum() > 0 or counts.min() < 0:
         raise ValueError(
@@ -44,7 +44,7 @@ def check_neighbours(k: int, num_rows: int) -> None:
 
 
 def standardise(values: np.ndarray) -> np.ndarray:
-    """Columns with mean 0 and deviation 1 (divided by N); constant columns become 0."""
+    """Columns with mean 0 and standard deviation 1; constant columns become 0."""
     centred = values - values.mean(axis=0)
     std = centred.std(axis=0)
     constant = std <= 8 * np.finfo(float).eps * np.abs(values).max(axis=0)
@@ -52,5 +52,5 @@ def standardise(values: np.ndarray) -> np.ndarray:
 
 
 def without_ties(values: np.ndarray, rng: np.random.Generator) -> np.ndarray:
-    """Values of deviation 1 with noise that no distance notices but ties do."""
+    """Standardised values with noise that only breaks ties: distances hardly change."""
     return values + _JITTER * rng.standard_normal(values.shape)

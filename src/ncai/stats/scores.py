@@ -162,12 +162,12 @@ def crps_gaussian_mixture(
     share = share / share.sum(axis=1, keepdims=True)
     means, errors = means.reshape(rows), y.reshape(-1, 1) - means.reshape(rows)
 
-    scores = np.sum(share * _expected_abs(errors, stds), axis=1)
+    scores = np.sum(share * expected_absolute_value(errors, stds), axis=1)
     block = max(1, _BLOCK_SIZE // num_components**2)
     for start in range(0, len(scores), block):
         part = slice(start, start + block)
         mean, std, weight = means[part], stds[part], share[part]
-        spread = _expected_abs(
+        spread = expected_absolute_value(
             mean[:, :, None] - mean[:, None, :],
             np.hypot(std[:, :, None], std[:, None, :]),
         )
@@ -229,7 +229,7 @@ def ks_statistic(
     )
 
 
-def _expected_abs(mean: np.ndarray, std: np.ndarray) -> np.ndarray:
+def expected_absolute_value(mean: np.ndarray, std: np.ndarray) -> np.ndarray:
     """E|X| for X ~ N(mean, std^2); |mean| in the limit of std = 0."""
     positive = std > 0
     scaled = np.divide(mean, std, out=np.zeros_like(mean), where=positive)

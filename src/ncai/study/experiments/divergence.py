@@ -14,8 +14,7 @@ import numpy as np
 import optax
 from jax.scipy.special import logsumexp
 
-from ncai.objectives.penalties import henze_zirkler
-from ncai.stats.henze_zirkler import henze_zirkler as hz_test
+from ncai.stats.henze_zirkler import henze_zirkler_statistic, henze_zirkler_test
 from ncai.study.engine.cells import Cell, Outcome, Scale
 from ncai.study.engine.store import Store
 from ncai.study.output.tables import Table, done_cells
@@ -62,7 +61,7 @@ class Divergence:
         new_means, new_stds, before, after = descend(value, means, stds, steps)
         row: dict = {"value_before": before, "value_after": after}
         for when, m, s in (("before", means, stds), ("after", new_means, new_stds)):
-            tested = hz_test(m)
+            tested = henze_zirkler_test(m)
             row |= {
                 f"hz_{when}": tested.statistic,
                 f"p_value_{when}": tested.p_value,
@@ -179,7 +178,7 @@ def mmd(means, stds):
 def hz_of_means(means, stds):
     """The statistic that NCAI penalises: widths do not enter."""
     del stds
-    return henze_zirkler(means, jnp.ones(len(means)))
+    return henze_zirkler_statistic(means, jnp.ones(len(means)))
 
 
 VALUES = {
