@@ -10,8 +10,10 @@ import pandas as pd
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_array, check_is_fitted
 
+from ncai.preprocessing.columns.column import RawColumn
 from ncai.preprocessing.columns.groups import ColumnGroup
-from ncai.preprocessing.columns.kinds import is_id_like, likeness, names_rows, recognise
+from ncai.preprocessing.columns.kinds import is_id_like, names_rows, recognise
+from ncai.preprocessing.columns.missing import mark_name, note_of_shared_mark
 from ncai.preprocessing.columns.notes import Limits, Surprise, quoted, tell_surprises
 from ncai.preprocessing.columns.plans import (
     PLANS,
@@ -61,45 +63,36 @@ class TablePreparer(TransformerMixin, BaseEstimator):
     def fit(self, X, y=None):
         """Decide what to do to each column; `y` is not looked at."""
         del y
+        self.fit_prepare(X)
+        return self
+
+    def fit_prepare(self, X) -> pd.DataFrame:
+        """Decide what to do to each column, and do it: the matrix of these rows."""
         frame = _frame(X)
         if not len(frame):
             raise ValueError("the table has 0 rows; at least 1 is needed.")
         limits = self._limits(len(frame))
-        notes: dict[str, str] = {}
-        alarms: list[str] = []
-        plans: dict[str, Plan] = {}
+        learned = _LearnedColumns()
         for name in frame.columns:
-            column = frame.loc[:, name]
-            kind = recognise(column)
-            if kind is None:
-                notes[name] = "dropped: no value is there"
-            elif kind == "category" and names_rows(column):
-                told = "text that differs in most rows" + _hint(column)
-                notes[name] = f"dropped: {told}"
-                alarms.append(f"column {quoted(name)} is {told}.")
-            else:
-                plans[name], notes[name] = PLANS[kind].learn(column, limits)
-                if kind == "category" and (hint := _hint(column)):
-                    notes[name] += hint
-                    alarms.append(f"column {quoted(name)} is used as a category{hint}.")
-                if kind == "number" and is_id_like(column, name):
-                    alarms.append(
-                        f"column {quoted(name)} looks like a row number or id, which "
-                        "says nothing about new rows; leave it out if it is one."
-                    )
-        outputs = _distinct_outputs(frame, plans, notes)
+            learned.add(RawColumn(frame.loc[:, name]), limits)
+        outputs = _distinct_outputs(frame, learned)
         if not outputs:
             raise ValueError(
                 "no column is left to predict from: each is empty, constant, or text "
                 "that differs in most rows."
             )
-        self.plans_ = {name: plan for name, plan in plans.items() if name in outputs}
+        self.plans_ = {name: learned.plans[name] for name in outputs}
         self.outputs_ = _unique_names(outputs)
-        self.notes_ = notes
-        self.warnings_ = alarms
+        self.notes_ = learned.notes
+        self.warnings_ = learned.warnings
         self.feature_names_in_ = np.asarray(list(frame.columns), object)
         self.n_features_in_ = len(frame.columns)
-        return self
+        return self._matrix(learned.values, frame.index)
+
+    def fit_transform(self, X, y=None, **fit_params):
+        """`fit`, then `transform` of the same rows, whose columns are read once."""
+        del y, fit_params
+        return self.fit_prepare(X).to_numpy()
 
     def _limits(self, num_rows: int) -> Limits:
         if self.min_level_rows is None:
@@ -134,13 +127,23 @@ class TablePreparer(TransformerMixin, BaseEstimator):
                 f"the table has no column {', '.join(map(repr, missing))}, which the "
                 "model was fitted with."
             )
-        columns, surprises = {}, []
+        values, surprises = {}, []
         for name, plan in self.plans_.items():
-            values = plan.values(frame.loc[:, name])
-            for part, output in self.outputs_[name].items():
-                columns[output] = values[part]
-            surprises += plan.surprises(frame.loc[:, name])
-        return pd.DataFrame(columns, index=frame.index), surprises
+            parsed = plan.parse(RawColumn(frame.loc[:, name]))
+            values[name] = plan.values(parsed)
+            surprises += plan.surprises(parsed)
+        return self._matrix(values, frame.index), surprises
+
+    def _matrix(
+        self, values: Mapping[str, Mapping[str, np.ndarray]], index: pd.Index
+    ) -> pd.DataFrame:
+        """The columns kept of those that the plans made, by their names."""
+        columns = {
+            output: values[name][part]
+            for name, parts in self.outputs_.items()
+            for part, output in parts.items()
+        }
+        return pd.DataFrame(columns, index=index)
 
     def get_feature_names_out(self, input_features=None) -> np.ndarray:
         """Names of the columns of the matrix."""
@@ -240,46 +243,91 @@ def _frame(X, names=None) -> pd.DataFrame:
     return frame
 
 
-def _hint(column: pd.Series) -> str:
-    hint = likeness(column)
-    return f"; {hint}" if hint else ""
+class _LearnedColumns:
+    """What was decided on each column of a table, and the values that came of it."""
+
+    def __init__(self):
+        self.plans: dict[str, Plan] = {}
+        self.values: dict[str, dict[str, np.ndarray]] = {}
+        self.notes: dict[str, str] = {}
+        self.warnings: list[str] = []
+
+    def add(self, column: RawColumn, limits: Limits) -> None:
+        """Recognise a column and learn its plan."""
+        name, kind = column.name, recognise(column)
+        if kind is None:
+            self.notes[name] = "dropped: no value is there"
+            return
+        hint = f"; {kind.hint}" if kind.hint else ""
+        if kind.name == "category" and names_rows(column):
+            found = "text that differs in most rows" + hint
+            self.notes[name] = f"dropped: {found}"
+            self.warnings.append(f"column {quoted(name)} is {found}.")
+            return
+        plan, note, parsed = PLANS[kind.name].learn(column, kind.form, limits)
+        self.plans[name], self.notes[name] = plan, note + hint
+        self.values[name] = plan.values(parsed)
+        if hint:
+            self.warnings.append(f"column {quoted(name)} is used as a category{hint}.")
+        if kind.name == "number" and is_id_like(column, parsed, kind.form):
+            self.warnings.append(
+                f"column {quoted(name)} looks like a row number or id, which says "
+                "nothing about new rows; leave it out if it is one."
+            )
 
 
 def _distinct_outputs(
-    frame: pd.DataFrame, plans: Mapping[str, Plan], notes: dict[str, str]
+    frame: pd.DataFrame, learned: _LearnedColumns
 ) -> dict[str, list[str]]:
     """The output columns of each plan that vary and that no earlier one equals."""
     seen: dict[bytes, str] = {}
     outputs: dict[str, list[str]] = {}
-    for name, plan in plans.items():
-        kept, twin, parts_gone = [], None, {}
-        for part, values in plan.values(frame.loc[:, name]).items():
-            # A table of one row has nothing that varies, and is used as it is.
-            if len(values) > 1 and np.ptp(values) == 0:
-                continue
-            # Adding 0.0 makes one zero of two.
-            code = (values + 0.0).tobytes()
-            if code in seen:
-                twin = twin or seen[code]
-                parts_gone[part] = seen[code]
-            else:
-                seen[code] = name
-                kept.append(part)
+    for name, values in learned.values.items():
+        kept, equals = _kept_parts(name, values, seen)
         if kept:
             outputs[name] = kept
-            mark = f"{name} missing"
-            if mark in parts_gone:
-                notes[name] = notes[name].replace(
-                    f"marked in '{mark}'",
-                    f"in the same rows as {quoted(parts_gone[mark])}",
-                )
-        elif twin is not None and frame.loc[:, name].equals(frame.loc[:, twin]):
-            notes[name] = f"dropped: the same as {quoted(twin)} in every row"
-        elif twin is not None:
-            notes[name] = f"dropped: it tells nothing that {quoted(twin)} does not"
+            mark = mark_name(name)
+            if mark in equals:
+                other = quoted(equals[mark])
+                note = note_of_shared_mark(learned.notes[name], name, other)
+                learned.notes[name] = note
         else:
-            notes[name] = "dropped: it has the same value in every row"
+            learned.notes[name] = _why_dropped(frame, name, equals)
     return outputs
+
+
+def _kept_parts(
+    name: str, values: Mapping[str, np.ndarray], seen: dict[bytes, str]
+) -> tuple[list[str], dict[str, str]]:
+    """The parts of a column to keep, and of the others those equal to an earlier one.
+
+    Args:
+        name: of the column.
+        values: its parts.
+        seen: the column that had certain values first; gets those of this one.
+    """
+    kept, equals = [], {}
+    for part, numbers in values.items():
+        # A table of one row has nothing that varies, and is used as it is.
+        if len(numbers) > 1 and np.ptp(numbers) == 0:
+            continue
+        # Adding 0.0 makes one zero of two.
+        code = (numbers + 0.0).tobytes()
+        if code in seen:
+            equals[part] = seen[code]
+        else:
+            seen[code] = name
+            kept.append(part)
+    return kept, equals
+
+
+def _why_dropped(frame: pd.DataFrame, name: str, equals: Mapping[str, str]) -> str:
+    if not equals:
+        return "dropped: it has the same value in every row"
+    twin = next(iter(equals.values()))
+    if frame.loc[:, name].equals(frame.loc[:, twin]):
+        return f"dropped: the same as {quoted(twin)} in every row"
+    return f"dropped: it tells nothing that {quoted(twin)} does not"
 
 
 def _unique_names(outputs: Mapping[str, list[str]]) -> dict[str, dict[str, str]]:

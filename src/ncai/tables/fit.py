@@ -73,8 +73,8 @@ def load_tables(
     if not isinstance(test, Path):
         held = choose_test_rows(len(frame), test, seed)
     train_frame = frame.drop(index=held)
-    train_inputs: Any = train_frame[names]
-    preparer = _fit_preparer(train_inputs, path)
+    train_columns: Any = train_frame[names]
+    preparer, train_inputs = _fit_preparer(train_columns, path)
     surprises: list[str] = []
 
     def prepared(rows: pd.DataFrame, source: str | Path, part: str = "") -> TableRows:
@@ -88,11 +88,7 @@ def load_tables(
         require_columns(rows, wanted, source)
         return prepared(rows, source)
 
-    train = TableRows(
-        train_frame,
-        prepare_inputs(preparer, train_frame, path)[0],
-        np.delete(targets, held),
-    )
+    train = TableRows(train_frame, train_inputs, np.delete(targets, held))
     test_rows = None
     if isinstance(test, Path):
         test_rows = other_file(test)
@@ -265,8 +261,11 @@ def diagnose_if_possible(model: "BNNLVRegressor"):
     return model.diagnose()
 
 
-def _fit_preparer(frame: pd.DataFrame, path: str | Path) -> TablePreparer:
+def _fit_preparer(
+    frame: pd.DataFrame, path: str | Path
+) -> tuple[TablePreparer, pd.DataFrame]:
+    preparer = TablePreparer()
     try:
-        return TablePreparer().fit(frame)
+        return preparer, preparer.fit_prepare(frame)
     except ValueError as error:
         raise TableError(f"{table_name(path)}: {error}") from None

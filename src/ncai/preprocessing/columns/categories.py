@@ -5,20 +5,27 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
+from ncai.preprocessing.columns.column import RawColumn
 from ncai.preprocessing.columns.groups import ColumnGroup, group_of_levels
-from ncai.preprocessing.columns.kinds import words
-from ncai.preprocessing.columns.notes import Limits, Surprise, counted
+from ncai.preprocessing.columns.missing import (
+    MISSING_LEVEL,
+    level_note,
+    new_missing,
+    with_missing_level,
+)
+from ncai.preprocessing.columns.notes import Learned, Limits, Surprise, counted
 
-OTHER, MISSING = "(other)", "(missing)"
+OTHER = "(other)"  # the level that rare ones share
 _SHOWN = 3
 
 
 @dataclass(frozen=True)
 class CategoryPlan:
-    """A column of 0 and 1 for each level: none is singled out, as the prior is alike.
+    """A column of 0 and 1 for each level, so that the prior treats all levels alike.
 
-    Only of two levels one is enough. Rare levels share a column. A level never seen
-    counts as a rare one, or where there is none as the average of the known ones.
+    Two levels need one column only. Rare levels share a column. A level that the
+    training rows did not have counts as a rare one, or as the average of the known
+    ones if none was rare.
     """
 
     name: str
@@ -28,9 +35,10 @@ class CategoryPlan:
     has_missing: bool
 
     @classmethod
-    def learn(cls, column: pd.Series, limits: Limits) -> tuple["CategoryPlan", str]:
-        """The plan, and a sentence on it."""
-        text = words(column)
+    def learn(cls, column: RawColumn, form: None, limits: Limits) -> Learned:
+        """The plan for a column of words, which have no `form`."""
+        del form
+        text = column.words
         counts = text.value_counts()
         # By frequency, then by name: the same for the same rows in any order.
         order = sorted(counts.index, key=lambda level: (-counts[level], level))
@@ -42,30 +50,30 @@ class CategoryPlan:
         rows += [sum(counts[level] for level in pooled)] if pooled else []
         rows += [missing] if missing else []
         shares = tuple(float(count / len(text)) for count in rows)
-        plan = cls(str(column.name), kept, shares, pooled, missing > 0)
+        plan = cls(column.name, kept, shares, pooled, missing > 0)
         note = f"{counted(len(order), 'level')}, as columns of 0 and 1"
         if pooled:
             pooled_rows = counted(sum(counts[level] for level in pooled), "row")
             note += f"; {counted(len(pooled), 'rare level')} ({pooled_rows}) pooled"
-        if missing:
-            whose = "its" if missing == 1 else "their"
-            note += f"; {counted(missing, 'missing value')} as a level of {whose} own"
-        return plan, note
+        return Learned(plan, note + level_note(missing), text)
 
     @property
     def _parts(self) -> list[str]:
         parts = [*self.levels]
         parts += [OTHER] if self.pooled else []
-        return parts + ([MISSING] if self.has_missing else [])
+        return parts + ([MISSING_LEVEL] if self.has_missing else [])
 
-    def values(self, column: pd.Series) -> dict[str, np.ndarray]:
+    def parse(self, column: RawColumn) -> pd.Series:
+        """The words, None where missing."""
+        return column.words
+
+    def values(self, parsed: pd.Series) -> dict[str, np.ndarray]:
         """A column for each level, for the rare ones and for missing values."""
-        text = words(column)
         index = {level: place for place, level in enumerate(self.levels)}
         if self.pooled:
             index |= dict.fromkeys(self.pooled, len(self.levels))
-        places = np.array(text.map(index), np.float64)
-        missing = text.isna().to_numpy()
+        places = np.array(parsed.map(index), np.float64)
+        missing = parsed.isna().to_numpy()
         if self.has_missing:
             places[missing] = len(self.shares) - 1
         if self.pooled:
@@ -79,24 +87,20 @@ class CategoryPlan:
             for place, part in list(enumerate(parts))[first:]
         }
 
-    def surprises(self, column: pd.Series) -> list[Surprise]:
+    def surprises(self, parsed: pd.Series) -> list[Surprise]:
         """Levels never seen, and missing values where there were none."""
-        text = words(column)
-        unseen = text[text.notna() & ~text.isin([*self.levels, *self.pooled])]
+        missing = parsed.isna().to_numpy()
+        unseen = parsed[~missing & ~parsed.isin([*self.levels, *self.pooled])]
         found = []
         if len(unseen):
             examples = tuple(sorted(unseen.unique())[:_SHOWN])
             found.append(Surprise(self.name, "unseen", len(unseen), examples))
-        missing = int(text.isna().sum())
-        if missing and not self.has_missing:
-            found.append(Surprise(self.name, "missing", missing))
-        return found
+        return [*found, *new_missing(self.name, missing, self.has_missing)]
 
     def groups(self, outputs: dict[str, str]) -> list[ColumnGroup]:
         """All levels, with an example of each."""
         examples: dict[str, str | None] = {level: level for level in self.levels}
         if self.pooled:
             examples[OTHER] = self.pooled[0]
-        if self.has_missing:
-            examples[MISSING] = None
+        examples = with_missing_level(examples, self.has_missing)
         return [group_of_levels(self, examples, outputs)]

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 import numpy as np
 import pandas as pd
 
+from ncai.preprocessing.columns.column import RawColumn
+
 # Lengths of the cycles of a date, in days.
 CYCLES = {"day": 1.0, "week": 7.0, "year": 365.2425}
 
@@ -45,7 +47,8 @@ def group_of_levels(
         examples: for each level, a value of the table.
         outputs: names in the matrix of those columns that it keeps.
     """
-    values = plan.values(pd.Series(list(examples.values()), dtype=object))
+    column = RawColumn(pd.Series(list(examples.values()), dtype=object))
+    values = plan.values(plan.parse(column))
     rows = np.stack([values[part] for part in outputs], axis=1)
     levels = {}
     for level, row in zip(examples, rows.tolist(), strict=True):

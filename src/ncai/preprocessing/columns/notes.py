@@ -2,7 +2,7 @@
 
 from collections import defaultdict
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 
 class Surprise(NamedTuple):
@@ -12,6 +12,20 @@ class Surprise(NamedTuple):
     what: str
     count: int
     examples: tuple[str, ...] = ()
+
+
+class Learned(NamedTuple):
+    """What was learnt from the training rows of a column.
+
+    Attributes:
+        plan: turns later rows into numbers.
+        note: a few words on what was done.
+        parsed: the training rows, read; what `plan.values` takes.
+    """
+
+    plan: Any
+    note: str
+    parsed: Any
 
 
 class Limits(NamedTuple):

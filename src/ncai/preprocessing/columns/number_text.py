@@ -7,6 +7,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from ncai.preprocessing.columns.missing import means_missing
+
 PLAIN, THOUSANDS, DECIMAL_COMMA = "plain", "thousands", "decimal comma"
 PERCENT, COMMA_PERCENT = "percent", "decimal comma percent"
 # What is said of a column of each form; the first that fits most values is taken.
@@ -26,7 +28,6 @@ _NUMBER_SHARE = 0.9
 # fewer it may be one more level, as in 1, 2, 3, K. Signs alone are no level.
 _FEWEST_NUMBERS = 10
 _FEWEST_BESIDE_SIGNS = 2
-_UNKNOWN = {"missing", "unknown", "none", "nil", "n.a.", "n.a", "k.a.", "nd", "n.d."}
 
 _SIGN = r"[+-]?"
 _GROUPED = re.compile(rf"{_SIGN}(\d+|[1-9]\d{{0,2}}(,\d{{3}})+)(\.\d+)?")
@@ -53,8 +54,7 @@ def number_form(known: pd.Series) -> str | None:
     if len(marks) > 1:
         return None
     mark, different = marks[0], values.nunique()
-    says_nothing = not re.search(r"\w", mark) or mark.lower() in _UNKNOWN
-    fewest = _FEWEST_BESIDE_SIGNS if says_nothing else _FEWEST_NUMBERS
+    fewest = _FEWEST_BESIDE_SIGNS if means_missing(mark) else _FEWEST_NUMBERS
     return form if different >= fewest else None
 
 
