@@ -14,7 +14,7 @@ _HOMES = {
     "BNNRegressor": "estimators.bnn",
     "PredictiveDistribution": "predictive.distribution",
     "Decomposition": "predictive.decomposition",
-    "LatentDiagnosis": "diagnostics.latents",
+    "LatentDiagnosis": "diagnostics.latent_diagnosis",
     "LatentPosterior": "inference.latents",
     "MLP": "model.networks",
     "Network": "model.networks",

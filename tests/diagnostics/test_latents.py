@@ -5,7 +5,8 @@ import json
 import numpy as np
 import pytest
 
-from ncai.diagnostics.latents import _apart, diagnose_latents
+from ncai.diagnostics.latent_diagnosis import with_enough_digits
+from ncai.diagnostics.latents import diagnose_latents
 
 NUM_ROWS = 300
 
@@ -56,10 +57,10 @@ def test_verdicts_may_be_on_samples(inputs):
     assert found.prior_verdict.startswith("z differs from its prior: HZ ")
 
 
-def test_verdicts_show_as_many_digits_as_tell_numbers_apart():
-    assert _apart(0.01444, 0.01203) == ("0.014", "0.012")
-    assert _apart(164.44, 1.1) == ("164.44", "1.10")
-    assert _apart(0.5, 0.5) == ("0.50000", "0.50000")
+def test_verdicts_show_as_many_digits_as_tell_numberswith_enough_digits():
+    assert with_enough_digits(0.01444, 0.01203) == ("0.014", "0.012")
+    assert with_enough_digits(164.44, 1.1) == ("164.44", "1.10")
+    assert with_enough_digits(0.5, 0.5) == ("0.50000", "0.50000")
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from ncai.diagnostics.latents import LatentDiagnosis
+from ncai.diagnostics.latent_diagnosis import LatentDiagnosis
 
 # Diagnosing takes a second or so: once for each fit, however often it is shown.
 _DIAGNOSES: WeakKeyDictionary[Any, tuple[Any, LatentDiagnosis]] = WeakKeyDictionary()

@@ -8,7 +8,8 @@ import numpy as np
 from sklearn.base import BaseEstimator, RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
-from ncai.diagnostics.latents import LatentDiagnosis, diagnose_latents
+from ncai.diagnostics.latent_diagnosis import LatentDiagnosis
+from ncai.diagnostics.latents import diagnose_latents
 from ncai.estimators._memory import fit_bytes, prediction_bytes, warn_if_large
 from ncai.estimators._progress import progress_bar
 from ncai.estimators._validation import (

@@ -175,7 +175,7 @@ def diagnose_model(path: str | Path):
         raise ValueError(f"{path} has no z to diagnose: its latent_dim is 0.")
     kept = (header.get("table") or {}).get("diagnosis")
     if kept:
-        from ncai.diagnostics.latents import LatentDiagnosis
+        from ncai.diagnostics.latent_diagnosis import LatentDiagnosis
 
         names = {field.name for field in fields(LatentDiagnosis)}
         if names <= set(kept):

@@ -9,7 +9,7 @@ from ncai.tables.fit import FitTables
 from ncai.tables.inspect import cut_short, learned_as
 
 if TYPE_CHECKING:
-    from ncai.diagnostics.latents import LatentDiagnosis
+    from ncai.diagnostics.latent_diagnosis import LatentDiagnosis
     from ncai.estimators.bnn_lv import BNNLVRegressor
 
 METHOD_NAMES = {

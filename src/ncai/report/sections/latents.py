@@ -7,7 +7,8 @@ import numpy as np
 from markupsafe import Markup
 from scipy import stats
 
-from ncai.diagnostics.latents import LatentDiagnosis, diagnose_latents
+from ncai.diagnostics.latent_diagnosis import LatentDiagnosis
+from ncai.diagnostics.latents import diagnose_latents
 from ncai.fitting.settings import EXACT_IN_LATENTS
 from ncai.report.draw.axes import Axis, axis_for
 from ncai.report.draw.feature_axis import feature_axis

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 
 from ncai.datasets import make_dataset
 from ncai.datasets.synthetic import SyntheticData
-from ncai.diagnostics.latents import LatentDiagnosis
+from ncai.diagnostics.latent_diagnosis import LatentDiagnosis
 from ncai.estimators.bnn import BNNRegressor
 from ncai.estimators.bnn_lv import BNNLVRegressor
 from ncai.stats.scores import mpiw, picp
