@@ -17,16 +17,16 @@ from ncai.diagnostics.latents import diagnose_latents
 from ncai.diagnostics.training_curves import restart_kinds, restart_shares
 from ncai.report import ReportInputs
 from ncai.report.draw.axes import Axis
-from ncai.report.inputs import Subject
-from ncai.report.sections import answer
-from ncai.report.sections.latents import MethodLatents, latents
+from ncai.report.draw.densities import ridgelines
+from ncai.report.sections.answer import _how_trustworthy, _what_kind, answer, badges
+from ncai.report.sections.data import data, row_titles
+from ncai.report.sections.latents import Latents, MethodLatents, latents
+from ncai.report.sections.noise import noise
 from ncai.report.sections.quality import quality
-from ncai.report.sections.ridges import ridgelines
-from ncai.report.sections.rows import row_titles
-from ncai.report.sections.split import Split, _scatter
-from ncai.report.sections.training import _chart, _strengths
-from ncai.report.words import percent
-from ncai.report.write import content, render
+from ncai.report.sections.split import Split, _scatter, split
+from ncai.report.sections.training import _chart, _strengths, training
+from ncai.report.subject import Subject
+from ncai.report.words import nice, percent
 from ncai.tables.number_format import decimals_for
 from report_models import one_input
 
@@ -45,13 +45,13 @@ def test_rows_are_counted_from_1_or_have_their_own_labels():
 
 def test_one_row_reads_the_same_wherever_it_is_shown():
     model, X, y = one_input()
-    found = content(ReportInputs(model, X, y))
-    listed = found["split"].lists[0]["rows"][0]
-    rows, place = found["data"]["rows"], listed["place"]
+    subject = Subject(ReportInputs(model, X, y))
+    listed = split(subject).lists[0]["rows"][0]
+    rows, place = data(subject).rows, listed["place"]
     assert rows["names"][place] == listed["name"]
     assert rows["y_text"][place] == listed["y"]
     assert rows["summary"][place][0] == listed["mean"]
-    hint = row_titles(Subject(ReportInputs(model, X, y)))[place]
+    hint = row_titles(subject)[place]
     assert hint.startswith(f"{listed['name']}: ")
     assert hint.endswith(f" = {listed['y']}")
 
@@ -62,20 +62,20 @@ def test_variances_of_rare_draws_are_called_rough():
     parts = {"aleatoric_share": 0.9, "noise_ratio": 3.0}
     usual = Split(None, Markup(), [], **parts, rare_share=0.05)
     rough = Split(None, Markup(), [], **parts, rare_share=0.4)
-    assert "3 times as wide" in answer._what_kind(subject, usual, [])
-    told = answer._what_kind(subject, rough, [])
-    assert "in 40\u202f% of the rows most of the variance is that of a few" in told
-    assert "times as wide" not in told
+    without_z = Latents([], "")
+    assert "3 times" in _what_kind(subject, usual, without_z)
+    told = _what_kind(subject, rough, without_z)
+    assert "40\u202f% of the rows" in told
+    assert "3 times" not in told
 
 
 def test_densities_of_chosen_rows_are_of_new_rows_where_there_are_any():
     model, X, y = one_input()
-    known = ReportInputs(model, X, y)
-    test = {"test_inputs": X.iloc[:9] + 0.05, "test_target": y[:9]}
-    new = ReportInputs(model, X, y, **test)
-    assert "which the model has learned from" in render(known)
-    assert "Rows that the model had not seen, from low" in render(new)
-    assert ridgelines(Subject(known)) != ridgelines(Subject(new))
+    held_out = X.iloc[:9] + 0.05
+    drawn = ridgelines(Subject(ReportInputs(model, X, y, held_out, y[:9])))
+    lowest = nice(float(held_out["dose"].min()), 2)
+    assert f"dose = {lowest}" in drawn
+    assert drawn != ridgelines(Subject(ReportInputs(model, X, y)))
 
 
 def test_few_or_known_rows_do_not_prove_that_probabilities_are_right():
@@ -86,19 +86,20 @@ def test_few_or_known_rows_do_not_prove_that_probabilities_are_right():
 
     def said(X_test, y_test):
         inputs = ReportInputs(model, X, y, X_test, y_test)
-        subject, found = Subject(inputs), quality(Subject(inputs))
-        text = answer._how_trustworthy(subject, found)
-        return answer.badges(subject, found, [])[0], text
+        subject = Subject(inputs)
+        found = quality(subject)
+        badge = badges(subject, found, Latents([], ""))[0]
+        return badge["state"], _how_trustworthy(subject, found)
 
-    badge, text = said(many, drawn)
-    assert badge == {"state": "good", "text": "intervals calibrated"}
-    assert text.startswith("Its probabilities can be taken at their word")
-    badge, text = said(many[:18], drawn[:18])
-    assert badge["state"] == "open"
-    assert "18 rows can say little" in text
-    badge, text = said(None, None)
-    assert badge["state"] == "open"
-    assert "only on rows it was fitted to" in text
+    state, text = said(many, drawn)
+    assert state == "good"
+    assert "but" not in text
+    state, text = said(many[:18], drawn[:18])
+    assert state == "open"
+    assert "18 rows" in text
+    state, text = said(None, None)
+    assert state == "open"
+    assert "training rows" in text
 
 
 def test_what_is_not_told_apart_is_neither_good_nor_bad():
@@ -108,53 +109,54 @@ def test_what_is_not_told_apart_is_neither_good_nor_bad():
         {"name": "line", "log_likelihood": -3.16, "gain": (-0.43, -1.2, 0.3)},
     ]
     subject = Subject(ReportInputs(model, X, y, scores=table))
-    badge = answer.badges(subject, quality(subject), [])[1]
-    assert badge == {"state": "open", "text": "not told apart from line"}
+    badge = badges(subject, quality(subject), Latents([], ""))[1]
+    assert badge["state"] == "open"
+    assert "line" in badge["text"]
     table[1]["gain"] = (-0.43, -0.6, -0.2)
-    badge = answer.badges(subject, quality(subject), [])[1]
-    assert badge == {"state": "bad", "text": "another method is better"}
+    badge = badges(subject, quality(subject), Latents([], ""))[1]
+    assert badge["state"] == "bad"
 
 
 def test_a_hint_that_z_follows_x_is_neither_good_nor_bad():
     model, X, y = one_input()
     subject = Subject(ReportInputs(model, X, y))
-    split = Split(None, Markup(), [], aleatoric_share=0.9, noise_ratio=1.0)
+    parts = Split(None, Markup(), [], aleatoric_share=0.9, noise_ratio=1.0)
 
     def said(pc_x):
         rng = np.random.default_rng(0)
         x, z = rng.normal(size=(2, 300, 1))
         found = diagnose_latents(x, x, z, np.full_like(z, 0.1), 1.0)
         found = replace(found, pc_x=pc_x)
-        seen = [MethodLatents(subject.main, found, [], [])]
-        badge = answer.badges(subject, quality(subject), seen)[-1]
-        return badge, answer._what_kind(subject, split, seen)
+        seen = Latents([MethodLatents(subject.main, found, [], [])], "")
+        badge = badges(subject, quality(subject), seen)[-1]
+        return badge["state"], _what_kind(subject, parts, seen)
 
-    badge, text = said(0.0)
-    assert badge == {"state": "good", "text": "z is white noise"}
-    assert text.endswith("looks like white noise, as it should.")
-    badge, text = said(0.5)
-    assert badge == {"state": "open", "text": "z may depend on x"}
-    assert text.endswith("but for a hint that it follows x (see below).")
+    state, text = said(0.0)
+    assert state == "good"
+    assert "hint" not in text
+    state, text = said(0.5)
+    assert state == "open"
+    assert "a hint that it depends on x" in text
 
 
 def test_a_training_cut_short_is_told_first_of_all():
     model, X, y = one_input()
-    assert "cut short" not in render(ReportInputs(model, X, y))
+    assert answer(Subject(ReportInputs(model, X, y))).cut_short is None
     cut = copy(model)
     cut.stop_reasons_ = [
         "trial marginal: plateau",
         "marginal: time limit after 9 steps",
     ]
-    found = content(ReportInputs(cut, X, y))
-    assert found["cut_short"].startswith("The time limit cut training short, after 9")
-    assert {"state": "bad", "text": "training cut short"} in found["badges"]
+    found = answer(Subject(ReportInputs(cut, X, y)))
+    assert "9" in found.cut_short
+    assert {"state": "bad", "text": "training cut short"} in found.badges
     cut.stop_reasons_, cut.interrupted_ = [], True
-    assert "stopped early" in render(ReportInputs(cut, X, y))
+    assert answer(Subject(ReportInputs(cut, X, y))).cut_short is not None
 
 
 def test_restarts_show_what_they_count():
     model, X, y = one_input()
-    found = content(ReportInputs(model, X, y))["training"]
+    found = training(Subject(ReportInputs(model, X, y)))
     shares = restart_shares(model)
     assert shares.sum() == pytest.approx(1)
     np.testing.assert_array_equal(
@@ -162,11 +164,9 @@ def test_restarts_show_what_they_count():
     )
     kinds = restart_kinds(model)
     assert kinds == ["main"] * 2 + ["trial"] * (len(shares) - 2)
-    assert [row["kind"] for row in found["restarts"]] == kinds
-    assert [row["share"] for row in found["restarts"]] == [
-        percent(s, 1) for s in shares
-    ]
-    whole = found["kinds"][0]["share"], found["kinds"][1]["share"]
+    assert [row["kind"] for row in found.restarts] == kinds
+    assert [row["share"] for row in found.restarts] == [percent(s, 1) for s in shares]
+    whole = found.kinds[0]["share"], found.kinds[1]["share"]
     assert whole == (percent(shares[:2].sum()), percent(shares[2:].sum()))
 
 
@@ -202,11 +202,10 @@ def test_lines_are_the_stronger_the_more_a_restart_counts():
 
 def test_white_noise_may_depend_on_y():
     model, X, y = one_input()
-    (found,), _ = latents(Subject(ReportInputs(model, X, y)), 0)
+    (found,) = latents(Subject(ReportInputs(model, X, y))).methods
     over_x, over_y, _ = (chart["caption"] for chart in found.charts)
-    assert "shows no pattern" in over_x
-    assert "shows no pattern" not in over_y
-    assert "y is made of x and z" in over_y
+    assert "no pattern" in over_x
+    assert "no pattern" not in over_y
 
 
 def test_names_of_columns_are_told_as_they_are():
@@ -248,10 +247,10 @@ def test_baselines_are_drawn_and_switched():
         baseline.name: baseline.fit(X.to_numpy(), y)
         for baseline in (ConstantNoiseLinear(), MarginalDensity())
     }
-    found = content(ReportInputs(model, X, y, baselines=fitted))
-    assert [row["name"] for row in found["quality"].scores][1:] == list(fitted)
-    calibration = found["quality"].charts[0]["svg"]
-    methods = found["data"]["explorers"]["explorer-0"]["methods"]
+    subject = Subject(ReportInputs(model, X, y, baselines=fitted))
+    assert [row["name"] for row in quality(subject).scores][1:] == list(fitted)
+    calibration = quality(subject).charts[0]["svg"]
+    methods = noise(subject).explorers[0]["data"]["methods"]
     for key, name in zip(("m1", "m2"), fitted, strict=True):
         assert f'class="line" data-method="{key}"' in calibration
         assert methods[key]["name"] == name
@@ -264,8 +263,8 @@ def test_baselines_are_drawn_and_switched():
     )
     np.testing.assert_allclose(line.quantiles[:, 3], line.mean)
     # They have no z, and no picture of their own beside the model's.
-    assert len(found["latents"]) == 1
-    assert found["thumbnails"] == []
+    assert len(latents(subject).methods) == 1
+    assert noise(subject).thumbnails == []
     many = {str(i): fitted["Density of y alone"] for i in range(6)}
     with pytest.raises(ValueError, match="others and baselines hold 6 models"):
         Subject(ReportInputs(model, X, y, baselines=many))

@@ -7,10 +7,12 @@ import pytest
 from ncai import BNNLVRegressor, TablePreparer
 from ncai.preprocessing.columns.groups import CYCLES, ColumnGroup
 from ncai.report import ReportInputs
+from ncai.report.draw.axes import MOST_LEVELS, date_ticks, feature_axis
 from ncai.report.draw.densities import densities_over
-from ncai.report.draw.feature_axis import MOST_LEVELS, date_ticks, feature_axis
-from ncai.report.inputs import Subject
-from ncai.report.write import content, render
+from ncai.report.sections.data import data
+from ncai.report.sections.noise import noise
+from ncai.report.subject import Subject
+from ncai.report.write import render
 
 
 @pytest.fixture(scope="module")
@@ -61,7 +63,7 @@ def test_pictures_are_asked_for_rows_that_can_be(subject):
 
 
 def test_levels_stand_side_by_side_by_name(subject):
-    across = feature_axis(subject, group(subject, "town"), 5)
+    across = subject.axis_of(group(subject, "town"), 5)
     assert across.labels == ["Bonn", "Kiel", "Ulm"]
     assert across.discrete
     towns = subject.train[:, subject.columns(group(subject, "town"))]
@@ -69,13 +71,11 @@ def test_levels_stand_side_by_side_by_name(subject):
     np.testing.assert_array_equal(np.round(across.place(towns)), expected)
 
 
-def test_of_many_levels_the_most_frequent_are_shown(subject):
+def test_of_many_levels_the_most_frequent_are_shown():
     names = tuple(f"g={level}" for level in "abcdefghijk")
     levels = dict(zip("abcdefghijk", map(tuple, np.eye(11)), strict=True))
     many = ColumnGroup("g", names, "g", levels)
-    wide = Subject.__new__(Subject)
-    wide.names = list(names)
-    across = feature_axis(wide, many, 5)
+    across = feature_axis(many, np.eye(11), np.eye(11)[0], 5)
     assert len(across.places) == MOST_LEVELS
     assert "of 11 levels" in across.axis.label
     places = across.place(np.eye(11))
@@ -84,21 +84,20 @@ def test_of_many_levels_the_most_frequent_are_shown(subject):
 
 
 @pytest.mark.parametrize("cycle", CYCLES)
-def test_the_place_in_a_cycle_comes_back(subject, cycle):
+def test_the_place_in_a_cycle_comes_back(cycle):
     one = ColumnGroup("t", ("t sin", "t cos"), "t", cycle=cycle)
-    across = feature_axis(subject, one, 48)
+    across = feature_axis(one, np.zeros((1, 2)), np.zeros(2), 48)
     np.testing.assert_allclose(across.place(across.settings), across.places)
     assert np.isnan(across.place(np.zeros((1, 2)))).all()
     assert len(across.labels) == 48
 
 
-def test_days_have_their_names(subject):
+def test_days_have_their_names():
     def label_of(moment, cycle, num):
         days = pd.Timestamp(moment).timestamp() / 86400
         place = days % CYCLES[cycle]
-        across = feature_axis(
-            subject, ColumnGroup("t", ("s", "c"), "t", cycle=cycle), num
-        )
+        one = ColumnGroup("t", ("s", "c"), "t", cycle=cycle)
+        across = feature_axis(one, np.zeros((1, 2)), np.zeros(2), num)
         return across.labels[int(np.abs(across.places - place).argmin())]
 
     assert label_of("2026-11-16 12:00", "week", 7) == "Mon"
@@ -106,8 +105,8 @@ def test_days_have_their_names(subject):
     assert label_of("2001-05-03 18:31:30", "day", 1440) == "18:31"
 
 
-def test_dates_are_shown_as_dates(inputs, subject):
-    across = feature_axis(subject, group(subject, "when"), 50)
+def test_dates_are_shown_as_dates(subject):
+    across = subject.axis_of(group(subject, "when"), 50)
     assert across.axis.label == "when"
     first, last = across.labels[0], across.labels[-1]
     assert "2019-12-10" < first < "2020-01-10" < "2022-05-01" < last < "2022-06-15"
@@ -116,7 +115,7 @@ def test_dates_are_shown_as_dates(inputs, subject):
     assert ticks["Jul 2020"] == (pd.Timestamp("2020-07-01") - pd.Timestamp(0)).days - (
         group(subject, "when").origin
     )
-    row = next(r for r in content(inputs)["columns"] if r["name"] == "when")
+    row = next(r for r in data(subject).columns if r["name"] == "when")
     assert (row["low"], row["high"]) == ("2020-01-01", "2022-05-19")
 
 
@@ -129,16 +128,15 @@ def test_dates_along_an_axis_are_few_and_in_order(days):
     assert len(ticks) >= 2 or days < 1
 
 
-def test_the_report_speaks_of_the_users_columns(inputs):
-    found = content(inputs)
-    names = [row["name"] for row in found["importance"]]
+def test_the_report_speaks_of_the_users_columns(inputs, subject):
+    found = noise(subject)
+    names = [row["name"] for row in found.importance]
     assert {"town", "size", "lift"} <= set(names)
     assert not any("=" in name for name in names)
-    town = next(one for one in found["explorers"] if one["name"] == "town")
+    town = next(one for one in found.explorers if one["name"] == "town")
     assert town["data"]["labels"] == ["Bonn", "Kiel", "Ulm"]
     page = render(inputs)
     assert "4 inputs" in page
-    assert "categories at their most frequent level" in page
     assert "town = Bonn" in page
 
 

@@ -12,26 +12,16 @@ from sklearn.base import clone
 from ncai import BNNLVRegressor
 from ncai.report import ReportInputs, write_report
 from ncai.report.draw.axes import Axis, axis_for, number_texts, round_ticks
-from ncai.report.draw.shading import shading
+from ncai.report.draw.densities import shading
 from ncai.report.draw.svg import Chart
-from ncai.report.inputs import Subject
-from ncai.report.sections import answer
+from ncai.report.sections import SECTIONS
+from ncai.report.sections.answer import _compared, lead_over_others
 from ncai.report.sections.latents import latents
 from ncai.report.sections.quality import quality, score_rows
-from ncai.report.words import nice, percent
-from ncai.report.write import render
+from ncai.report.subject import Subject
+from ncai.report.words import cell, nice, percent
+from ncai.report.write import content, render
 from report_models import one_input, plain, rival, three_inputs
-
-SECTIONS = (
-    "answer",
-    "data",
-    "quality",
-    "noise",
-    "split",
-    "latent",
-    "training",
-    "settings",
-)
 
 
 class Page(HTMLParser):
@@ -83,11 +73,12 @@ def page():
 def test_every_section_is_there_in_order(page):
     text, parsed = page
     found = [a["id"] for tag, a in parsed.elements if tag == "section"]
-    assert found == list(SECTIONS)
+    assert found == [section.name for section in SECTIONS]
+    links = [a["href"] for tag, a in parsed.elements if tag == "a"]
+    assert links == [f"#{name}" for name in found]
     for words in (
         *("Nothing was done.", "Column 'dose' is odd.", "ncai fit data.csv"),
         *("row 1", "Seed 0", "The target, answer, was learned as"),
-        *("the stronger the colour", "The upright mark"),
     ):
         assert words in parsed.text
     assert len(text.encode()) < 1_000_000
@@ -172,9 +163,8 @@ def test_words_of_the_user_cannot_run():
 def test_many_inputs_are_explained_one_by_one():
     model, X, y = three_inputs()
     parsed = Page(render(ReportInputs(model, X, y)))
-    assert "One input varies at a time" in parsed.text
     assert "for the spread" in parsed.text
-    assert "these numbers flatter the model" in parsed.text
+    assert "No rows were held out" in parsed.text
     assert sum("data-explorer" in attrs for _, attrs in parsed.elements) == 3
     ticks = [t for t in parsed.words if t.strip() in ("0", "1")]
     assert len(ticks) >= 2  # the switch has two places, not a line
@@ -184,24 +174,51 @@ def test_a_model_without_latents_and_one_from_a_file(tmp_path):
     _, X, y = one_input()
     text = Page(render(ReportInputs(plain(), X, y))).text
     assert "no latent variable" in text
-    assert "same width everywhere" in text
 
     model, X, y = one_input()
     model.save(tmp_path / "m.ncai")
     loaded = BNNLVRegressor.load(tmp_path / "m.ncai")
     parsed = Page(render(ReportInputs(loaded, X, y)))
-    assert "There is no history of training" in parsed.text
+    assert "no history of training" in parsed.text
     assert "MI(x; z)" in parsed.text  # z is inferred anew
 
 
 def test_stored_latents_are_used_where_they_belong_to_the_rows():
     model, X, y = one_input()
     subject = Subject(ReportInputs(model, X, y))
-    (found,), reason = latents(subject, 0)
-    assert reason == ""
+    (found,) = latents(subject).methods
+    assert latents(subject).missing == ""
     expected = model.diagnose()
     assert found.diagnosis.hz == pytest.approx(expected.hz)
     assert found.diagnosis.mi_x_mean == pytest.approx(expected.mi_x_mean, abs=0.02)
+
+
+def test_rows_are_predicted_once_and_not_at_all_if_predictions_are_given(monkeypatch):
+    model, X, y = one_input()
+    ready = model.predict_dist(X)
+    predicted = []
+    predict_dist = BNNLVRegressor.predict_dist
+
+    def counted(self, rows, *more, **named):
+        predicted.append(len(rows))
+        return predict_dist(self, rows, *more, **named)
+
+    monkeypatch.setattr(BNNLVRegressor, "predict_dist", counted)
+    pages = []
+    for given in ({}, {"train_predictions": ready}):
+        predicted.clear()
+        pages.append(content(ReportInputs(model, X, y, **given)))
+        assert predicted.count(60) == (not given)
+    assert pages[0]["data"].rows == pages[1]["data"].rows
+    assert pages[0]["quality"].scores == pages[1]["quality"].scores
+    predicted.clear()
+    subject = Subject(
+        ReportInputs(model, X[20:], y[20:], X[:20], y[:20], test_predictions=ready[:20])
+    )
+    assert quality(subject).scores[0]["log_likelihood"] == pytest.approx(
+        ready.log_prob(y)[:20].mean()
+    )
+    assert predicted == []
 
 
 def test_refusals(tmp_path):
@@ -209,10 +226,13 @@ def test_refusals(tmp_path):
     path = tmp_path / "report.html"
     with pytest.raises(ValueError, match=r"needs a fitted model"):
         write_report(path, ReportInputs(clone(model), X, y))
-    with pytest.raises(ValueError, match="60 rows and train_target 59"):
+    with pytest.raises(ValueError, match="60 rows and train_target has 59"):
         write_report(path, ReportInputs(model, X, y[:59]))
-    with pytest.raises(ValueError, match="raw_train has 3 rows"):
+    with pytest.raises(ValueError, match="60 rows and raw_train has 3"):
         write_report(path, ReportInputs(model, X, y, raw_train=X[:3]))
+    few = ReportInputs(model, X, y, train_predictions=model.predict_dist(X[:9]))
+    with pytest.raises(ValueError, match="60 rows and train_predictions has 9"):
+        write_report(path, few)
     with pytest.raises(ValueError, match="together"):
         write_report(path, ReportInputs(model, X, y, test_inputs=X))
     with pytest.raises(FileNotFoundError, match="does not exist"):
@@ -220,7 +240,7 @@ def test_refusals(tmp_path):
     two = BNNLVRegressor(
         inference="mfvi", max_steps=5, n_restarts=1, n_weight_draws=4, random_state=0
     ).fit(X, np.stack([y, y], axis=1))
-    with pytest.raises(ValueError, match="one target, and this model predicts 2"):
+    with pytest.raises(ValueError, match=r"one target.*predicts 2"):
         write_report(path, ReportInputs(two, X, y))
     assert list(tmp_path.iterdir()) == []
 
@@ -249,18 +269,19 @@ def test_lead_over_the_best_of_the_others():
         {"name": "network", "log_likelihood": -1.2, "gain": (0.2, -0.1, 0.5)},
         {"name": "broken", "log_likelihood": float("nan")},
     ]
-    lead = answer.lead_over_others(scores)
+    lead = lead_over_others(scores)
     assert lead is not None
     assert not lead.is_clear
     assert (round(lead.amount, 6), lead.name) == (0.2, "network")
     assert (lead.low, lead.high) == (-0.1, 0.5)
-    assert "not told apart" in answer._compared(lead)
-    without_interval = answer.lead_over_others(scores[:2])
+    assert "network" in _compared(lead)
+    assert "beats" not in _compared(lead)
+    without_interval = lead_over_others(scores[:2])
     assert without_interval is not None
     assert without_interval.is_clear
-    assert "beats" in answer._compared(without_interval)
-    assert answer.lead_over_others(scores[:1]) is None
-    assert answer.lead_over_others(scores[3:] + scores[:2]) is None
+    assert "beats" in _compared(without_interval)
+    assert lead_over_others(scores[:1]) is None
+    assert lead_over_others(scores[3:] + scores[:2]) is None
 
 
 def test_score_table_marks_best_and_off():
@@ -347,8 +368,6 @@ def test_notebooks_show_parameters_and_outcome():
 
 
 def test_raw_rows_of_any_kind_are_shown():
-    from ncai.report.sections.rows import cell
-
     cells = [cell(v) for v in (None, np.nan, pd.NA, True, 3, 0.25, "x" * 60)]
     assert cell(1234567890) == "1234567890"
     assert cells[:6] == ["\u2013", "\u2013", "\u2013", "yes", "3", "0.25"]

@@ -1,4 +1,4 @@
-"""What was recorded while a model was trained, made ready to be shown."""
+"""The record of training, prepared for pictures."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -24,7 +24,7 @@ NAMES = {
 
 
 def history_of(model_or_history) -> tuple[Mapping[str, Any], int | None]:
-    """The history, and the number of the restart that predicts if it is one."""
+    """The history, and the number of the restart that predicts if only one does."""
     if isinstance(model_or_history, Mapping):
         history, chosen = model_or_history, None
     else:
@@ -39,7 +39,7 @@ def history_of(model_or_history) -> tuple[Mapping[str, Any], int | None]:
 
 
 def _of_the_main_fit(model) -> Mapping[str, Any] | None:
-    """The history without restarts of trials and snapshots, which have other steps."""
+    """The history of the main fit: trials and snapshots have steps of their own."""
     history = getattr(model, "history_", None)
     if history is None or model.settings_["inference"] in ("hmc", "hmc_marginal"):
         return history
@@ -51,7 +51,7 @@ def _of_the_main_fit(model) -> Mapping[str, Any] | None:
 
 
 def chosen_restart(model) -> int | None:
-    """The restart that predicts; None where several do, or chains of a sampler."""
+    """The restart that predicts; None if several do, or the chains of a sampler."""
     scores = np.asarray(model.restart_scores_)
     if len(model.posterior_.shares) > 1 or model.score_name_ == "none":
         return None
@@ -59,7 +59,7 @@ def chosen_restart(model) -> int | None:
 
 
 def restart_shares(model) -> np.ndarray | None:
-    """How much each restart counts in predictions; None if that is not known."""
+    """Weight of each restart in predictions; None if that is not known."""
     kept = getattr(model, "kept_restarts_", None)
     if kept is None:
         return None
@@ -69,9 +69,9 @@ def restart_shares(model) -> np.ndarray | None:
 
 
 def restart_kinds(model) -> list[str]:
-    """Of each restart, what it was trained in: "main", "trial" or "snapshot".
+    """The part of training that each restart belongs to: "main", "trial" or "snapshot".
 
-    The estimator's order: the main fit, a quick trial before it, snapshots after it.
+    They come in the estimator's order: the main fit, the trial, the snapshots.
     """
     count, full = len(model.restart_scores_), int(model.settings_["n_restarts"])
     in_trial = [why.startswith("trial ") for why in model.stop_reasons_ or []]
@@ -86,17 +86,17 @@ def restart_kinds(model) -> list[str]:
 
 
 def terms_of(history: Mapping[str, Any]) -> list[str]:
-    """Names of what was recorded, the objective first."""
+    """Names of the recorded terms, the objective first."""
     recorded = [name for name in history if name not in ("step", "stage")]
     order = {name: place for place, name in enumerate(NAMES)}
     return sorted(recorded, key=lambda name: order.get(name, len(order)))
 
 
 def term_values(history: Mapping[str, Any], term: str) -> np.ndarray:
-    """Averages of a term over chunks of steps, [chunks, restarts]; NaN where not used.
+    """Averages of a term over chunks of steps, [chunks, restarts]; NaN if unused.
 
-    The objective of a warm start is the squared error and shown under that name: it is
-    not on the scale of what comes after it.
+    The objective of a warm start is the squared error. It has a scale of its own, so it
+    is shown under that name and not as the objective.
     """
     known = terms_of(history)
     if term not in known:
@@ -108,14 +108,14 @@ def term_values(history: Mapping[str, Any], term: str) -> np.ndarray:
 
 
 def stage_starts(history: Mapping[str, Any]) -> np.ndarray:
-    """Steps at which a new stage of training began, but for the first."""
+    """Steps at which the second and later stages of training began."""
     stages = np.asarray(history["stage"]).astype(str)
     steps = np.asarray(history["step"])
     return steps[:-1][stages[1:] != stages[:-1]]
 
 
 def settled_limits(values: np.ndarray) -> tuple[float, float]:
-    """Ends of an axis for what comes after the first tenth, which is off the scale."""
+    """Ends of an axis for the values after the first tenth of the steps."""
     used = values[np.isfinite(values).any(axis=1)]
     settled = used[len(used) // 10 :]
     settled = settled[np.isfinite(settled)]

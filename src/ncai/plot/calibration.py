@@ -26,18 +26,19 @@ def calibration(
     colour: str = COLOURS["NCAI"],
     label: str | None = None,
 ) -> Axes:
-    """Share of targets in central intervals against the probability of these.
+    """Share of targets inside central intervals, against the intervals' probability.
 
-    On the diagonal is right; below it intervals are too narrow, above too wide. The
-    grey band is where 95% of right models of this many rows would lie, level by level.
+    On the diagonal the share is right; below it intervals are too narrow, above it too
+    wide. The grey band holds 95% of the shares that a calibrated model would have on as
+    many rows, for each probability on its own.
 
     Args:
         model_or_pit: a fitted model with one output, or PIT values [N].
-        X: rows to judge the model on; not with PIT values.
+        X: rows to evaluate the model on; not with PIT values.
         y: their targets; not with PIT values.
         ax: where to draw; a new figure if not given.
-        colour: of the curve.
-        label: of the curve, for a legend.
+        colour: colour of the curve.
+        label: label of the curve in a legend.
     """
     pit_of_rows = _pit_of(model_or_pit, X, y)
     ax = axes(ax)
@@ -62,10 +63,11 @@ def pit(
     colour: str = COLOURS["NCAI"],
     bins: int = 10,
 ) -> Axes:
-    """Histogram of the predictive cdf at the targets: flat where the model is right.
+    """Histogram of the predictive cdf at the targets: flat if the model is calibrated.
 
-    A hump means intervals that are too wide, a trough too narrow, a slope a shifted
-    mean. Arguments as in `calibration`; the band is for each bar by itself.
+    A hump means that intervals are too wide, a trough that they are too narrow, a slope
+    that the mean is shifted. Arguments as in `calibration`; the grey band is for each
+    bar on its own.
     """
     pit_of_rows = _pit_of(model_or_pit, X, y)
     counts, edges = np.histogram(pit_of_rows, bins=bins, range=(0, 1))
@@ -93,5 +95,5 @@ def _pit_of(model_or_pit, X, y) -> np.ndarray:
             raise ValueError("give PIT values alone, or a fitted model with X and y.")
         return checked_pit(model_or_pit)
     if X is None or y is None:
-        raise ValueError("a fitted model needs X and y, the rows to judge it on.")
+        raise ValueError("a fitted model needs X and y, the rows to evaluate it on.")
     return pit_values(model_or_pit, X, y)

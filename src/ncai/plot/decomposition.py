@@ -33,17 +33,17 @@ def decomposition(
 ) -> Axes:
     """Standard deviations of y: total, aleatoric, epistemic.
 
-    With one input, or a `feature`, as lines over it (other inputs at their median);
-    else as a scatter of the rows, aleatoric across and epistemic up.
+    With one input, or a `feature`, lines over it (other inputs at their median); else
+    a scatter plot of the rows, aleatoric across and epistemic up.
 
     Args:
-        model_or_parts: a fitted model with one output; or a `Decomposition` in
-            variance of the rows X, drawn as it is.
+        model_or_parts: a fitted model with one output, or a `Decomposition` of the
+            variance of the rows X.
         X: rows, [N, D] or [N].
         ax: where to draw; a new figure if not given.
         feature: name or number of the input to draw over.
         grid: number of points across.
-        unit: of y, for the labels.
+        unit: unit of y, for the labels.
     """
     inputs = np.asarray(X, float)
     inputs = inputs[:, None] if inputs.ndim == 1 else inputs

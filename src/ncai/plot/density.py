@@ -1,5 +1,8 @@
 """The predictive density, shaded."""
 
+from dataclasses import dataclass, replace
+from typing import Any
+
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap, PowerNorm
@@ -7,6 +10,7 @@ from numpy.typing import ArrayLike
 
 from ncai.diagnostics.conditional import (
     QUANTILES,
+    ConditionalDensity,
     conditional_density,
     darkest_density,
     feature_names,
@@ -16,10 +20,38 @@ from ncai.diagnostics.conditional import (
 )
 from ncai.plot.style import COLOURS, axes, limits, one_column, plain, with_unit
 
-# The root of the density is shown, so that thin tails are seen.
+# The root of the density is shown, so that thin tails stay visible.
 _POWER = 0.5
-# Rows whose other inputs are averaged over, with others="average".
+# Number of rows to average over, with others="average".
 _AVERAGED = 40
+
+
+@dataclass(frozen=True)
+class DensityStyle:
+    """How `density` draws; give any of these to it as keyword arguments.
+
+    Attributes:
+        colour: colour of the shades and lines.
+        x_limits: ends of the horizontal axis; by default those of the data.
+        y_limits: ends of the vertical axis; by default those of the data.
+        grid: number of points across and up.
+        darkest: the density that gets the full colour; by default the median over x of
+            the peaks of p(y|x). Give pictures that are to be compared the same value.
+        x_label: name of x; by default the model's own name of the input.
+        y_label: name of y.
+        x_unit: unit of x, for the label.
+        y_unit: unit of y, for the label.
+    """
+
+    colour: str = COLOURS["NCAI"]
+    x_limits: tuple[float, float] | None = None
+    y_limits: tuple[float, float] | None = None
+    grid: tuple[int, int] = (200, 240)
+    darkest: float | None = None
+    x_label: str | None = None
+    y_label: str = "y"
+    x_unit: str | None = None
+    y_unit: str | None = None
 
 
 def density(
@@ -30,18 +62,10 @@ def density(
     *,
     feature: str | int | None = None,
     others: str = "median",
-    colour: str = COLOURS["NCAI"],
     level: float = 0.95,
-    x_limits: tuple[float, float] | None = None,
-    y_limits: tuple[float, float] | None = None,
-    grid: tuple[int, int] = (200, 240),
-    darkest: float | None = None,
-    x_label: str | None = None,
-    y_label: str = "y",
-    x_unit: str | None = None,
-    y_unit: str | None = None,
+    **style: Any,
 ) -> Axes:
-    """Shade p(y|x) over one input; mean, interval and data on top.
+    """Shade p(y|x) over one input; draw the mean, an interval and the data on top.
 
     Args:
         model: a fitted estimator with one output, or the oracle of a synthetic set.
@@ -49,23 +73,14 @@ def density(
         y: their targets.
         ax: where to draw; a new figure if not given.
         feature: name or number of the input shown; needed if there are several.
-        others: where the other inputs are: at their "median", or "average" for the
-            density averaged over rows of X (partial dependence).
-        colour: of the shades and lines.
+        others: how to set the other inputs: "median" for their medians, or "average"
+            for the density averaged over rows of X (partial dependence).
         level: probability of the central interval: 0.5, 0.8 or 0.95.
-        x_limits: ends of the horizontal axis; those of the data, and a little room.
-        y_limits: ends of the vertical axis; those of the data, and some room.
-        grid: number of points across and up.
-        darkest: density that is shown darkest; if not given, the peak that p(y|x) has
-            at half of the x. Give the same to pictures that are to be compared.
-        x_label: name of x; the model's own name of the input if not given.
-        y_label: name of y.
-        x_unit: unit of x, for the label.
-        y_unit: unit of y, for the label.
+        **style: fields of `DensityStyle`, such as `colour`, `grid` or `x_unit`.
     """
     if others not in ("median", "average"):
         raise ValueError(f"others={others!r} must be 'median' or 'average'.")
-    lower, upper = _interval(level)
+    ends = _interval(level)
     inputs, y = _inputs(model, X), one_column(y, "y")
     if len(inputs) != len(y):
         raise ValueError(
@@ -73,38 +88,58 @@ def density(
         )
     number = find_feature(model, feature, inputs.shape[1])
     column = inputs[:, number]
-    x_limits = limits(column) if x_limits is None else x_limits
-    y_limits = limits(y, 0.15) if y_limits is None else y_limits
-    x_grid = np.linspace(x_limits[0], x_limits[1], grid[0])
-    y_grid = np.linspace(y_limits[0], y_limits[1], grid[1])
-    if others == "average" and inputs.shape[1] > 1:
+    look = _complete(style, column, y, feature_names(model, inputs.shape[1])[number])
+    shown = _density_over(model, inputs, number, look, others == "average")
+    ax = axes(ax)
+    _shade(ax, shown, look)
+    ax.plot(column, y, ".", color="black", markersize=2.5, alpha=0.55, label="data")
+    ax.plot(shown.x, shown.mean, color="black", linewidth=1.4, label="mean")
+    for end, label in zip(ends, (f"{level:.0%} interval", None), strict=True):
+        values = shown.quantiles[:, end]
+        ax.plot(shown.x, values, color=look.colour, linewidth=1.2, label=label)
+    ax.set(xlim=look.x_limits, ylim=look.y_limits)
+    ax.set_xlabel(with_unit(look.x_label or "x", look.x_unit))
+    ax.set_ylabel(with_unit(look.y_label, look.y_unit))
+    return plain(ax)
+
+
+def _complete(style: dict[str, Any], x, y, x_name: str) -> DensityStyle:
+    """The style with the limits of the data and the name of the input filled in."""
+    look = DensityStyle(**style)
+    return replace(
+        look,
+        x_limits=limits(x) if look.x_limits is None else look.x_limits,
+        y_limits=limits(y, 0.15) if look.y_limits is None else look.y_limits,
+        x_label=look.x_label or x_name,
+    )
+
+
+def _density_over(
+    model, inputs: np.ndarray, feature: int, look: DensityStyle, average: bool
+) -> ConditionalDensity:
+    """The density on the grid, with the other inputs averaged over or at medians."""
+    assert look.x_limits is not None
+    assert look.y_limits is not None
+    x_grid = np.linspace(*look.x_limits, look.grid[0])
+    y_grid = np.linspace(*look.y_limits, look.grid[1])
+    if average and inputs.shape[1] > 1:
         picked = np.linspace(0, len(inputs) - 1, min(_AVERAGED, len(inputs)))
         rows = inputs[picked.astype(int)]
-        shown = partial_dependence(model, rows, number, x_grid, y_grid)
-    else:
-        rows = rows_along(inputs, number, x_grid)
-        shown = conditional_density(model, rows, x_grid, y_grid)
+        return partial_dependence(model, rows, feature, x_grid, y_grid)
+    rows = rows_along(inputs, feature, x_grid)
+    return conditional_density(model, rows, x_grid, y_grid)
 
-    ax = axes(ax)
+
+def _shade(ax: Axes, shown: ConditionalDensity, look: DensityStyle) -> None:
     ax.imshow(
         shown.density.T,
-        extent=(*x_limits, *y_limits),
+        extent=(*look.x_limits, *look.y_limits),  # pyright: ignore
         origin="lower",
         aspect="auto",
         interpolation="bilinear",
-        cmap=LinearSegmentedColormap.from_list("shades", ["white", colour]),
-        norm=PowerNorm(_POWER, vmin=0.0, vmax=darkest or darkest_density(shown)),
+        cmap=LinearSegmentedColormap.from_list("shades", ["white", look.colour]),
+        norm=PowerNorm(_POWER, vmin=0.0, vmax=look.darkest or darkest_density(shown)),
     )
-    ax.plot(column, y, ".", color="black", markersize=2.5, alpha=0.55, label="data")
-    ax.plot(x_grid, shown.mean, color="black", linewidth=1.4, label="mean")
-    for end, label in ((lower, f"{level:.0%} interval"), (upper, None)):
-        ax.plot(
-            x_grid, shown.quantiles[:, end], color=colour, linewidth=1.2, label=label
-        )
-    name = x_label or feature_names(model, inputs.shape[1])[number]
-    ax.set(xlim=x_limits, ylim=y_limits)
-    ax.set(xlabel=with_unit(name, x_unit), ylabel=with_unit(y_label, y_unit))
-    return plain(ax)
 
 
 def _interval(level: float) -> tuple[int, int]:

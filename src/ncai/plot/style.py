@@ -4,7 +4,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from numpy.typing import ArrayLike
 
-# Okabe and Ito's colours, which the colour-blind can tell apart.
+# Colours of Okabe and Ito, distinct for colour-blind readers too.
 COLOURS = {
     "truth": "#4d4d4d",
     "BNN": "#009e73",
@@ -12,12 +12,12 @@ COLOURS = {
     "NCAI": "#d55e00",
 }
 ALEATORIC, EPISTEMIC = COLOURS["NCAI"], COLOURS["MFVI"]
-# Share of the width left free at both sides, so that no point is cut in half.
+# Share of the width left free on both sides, so that no point is cut in half.
 ROOM = 0.025
 
 
 def axes(ax: Axes | None) -> Axes:
-    """The axis given, or that of a new figure."""
+    """The given axis, or that of a new figure."""
     if ax is not None:
         return ax
     import matplotlib.pyplot as plt
@@ -26,13 +26,13 @@ def axes(ax: Axes | None) -> Axes:
 
 
 def plain(ax: Axes) -> Axes:
-    """Without the lines above and at the right."""
+    """Remove the lines at the top and on the right."""
     ax.spines[["top", "right"]].set_visible(False)
     return ax
 
 
 def limits(values: np.ndarray, room: float = ROOM) -> tuple[float, float]:
-    """Ends of an axis that shows all values, with some room."""
+    """Ends of an axis that shows all values and some room."""
     low, high = float(np.min(values)), float(np.max(values))
     span = (high - low) or 1.0
     return low - room * span - 1e-9, high + room * span + 1e-9

@@ -1,7 +1,7 @@
-"""A chart in SVG, to put marks on.
+"""A chart in SVG.
 
 Colours are classes, so that the style sheet can change them for dark screens and for
-print. Everything is escaped here; what comes out is safe to place in a page.
+print. All text is escaped here, so the result is safe to place in a page.
 """
 
 import math
@@ -11,6 +11,7 @@ import numpy as np
 from markupsafe import Markup, escape
 
 from ncai.report.draw.axes import Axis, Scale
+from ncai.report.words import shorten
 
 # How far marks may reach beyond the frame, so that no dot is cut in half.
 _PEEK = 4
@@ -27,13 +28,13 @@ class Chart:
     Args:
         x: horizontal axis.
         y: vertical axis.
-        width: of the whole, in pixels before the page scales it.
-        height: of the whole.
-        title: said aloud by screen readers.
+        width: of the whole chart, in pixels before the page scales it.
+        height: of the whole chart.
+        title: text that screen readers read aloud.
         kind: class of the SVG element.
-        x_ticks: at most so many ticks across.
-        y_ticks: at most so many ticks up.
-        right: free pixels at the right of the frame.
+        x_ticks: largest number of ticks across.
+        y_ticks: largest number of ticks up.
+        right: free pixels to the right of the frame.
     """
 
     def __init__(
@@ -51,16 +52,16 @@ class Chart:
     ):
         self.x_axis, self.y_axis = x, y
         self.width, self.height, self.title = width, height, title
-        # How much a narrow screen shrinks it, for the style sheet to make up for.
+        # A narrow screen shrinks wide charts more; the style sheet corrects the text.
         wide = width > 600
         size = "wide" if wide else "medium" if width > 380 else "small"
         self.kind = f"{size} {kind}".strip()
         self._x_marks, self._y_marks = x.marks(x_ticks), y.marks(y_ticks)
-        # Room for the longest number, and for the name of the axis beside it.
+        # Room for the longest number, and for the label of the axis beside it.
         longest = max((len(text) for _, text in self._y_marks), default=0)
         name_room = 20 if y.label else 0
         self.left = 14 + name_room + 7.2 * longest
-        if wide:  # a phone shows larger numbers, and the name above the frame
+        if wide:  # a phone shows larger numbers, and the label above the frame
             self.left = max(self.left, 14 + 12 * longest)
         self.right, self.top = right, 12
         # On a phone the words of a wide chart are twice as tall.
@@ -78,12 +79,12 @@ class Chart:
     # ----- Marks ----------------------------------------------------------------------
 
     def add(self, element: str) -> "Chart":
-        """Any element, already escaped."""
+        """Add any element, already escaped."""
         self._marks.append(element)
         return self
 
     def over(self, element: str) -> "Chart":
-        """An element on top of all, which may reach beyond the frame."""
+        """Add an element on top of all others, which may reach beyond the frame."""
         self._overlay.append(element)
         return self
 
@@ -112,7 +113,7 @@ class Chart:
         radius: float = 2.4,
         titles: Sequence[str] | None = None,
     ) -> "Chart":
-        """Dots; with `rows`, each knows which row of the data it is."""
+        """Dots; with `rows`, each carries the number of its row."""
         x, y = self.x(x), self.y(y)
         numbers = [""] * len(x) if rows is None else [f' data-row="{r}"' for r in rows]
         texts = [""] * len(x) if titles is None else titles
@@ -168,7 +169,7 @@ class Chart:
         }
 
     def _clipped(self) -> str:
-        """The marks in a frame of their own, which cuts off what lies outside."""
+        """The marks in a frame that cuts off what lies outside."""
         left, top = self.left - _PEEK, self.top - _PEEK
         width = self.width - self.right + _PEEK - left
         height = self.height - self.bottom + _PEEK - top
@@ -215,11 +216,6 @@ class Chart:
                 f"{escape(shorten(self.y_axis.label, room))}</text>"
             )
         return "".join(parts)
-
-
-def shorten(text: str, length: int) -> str:
-    """Words that fit, the end cut off where they do not."""
-    return text if len(text) <= length else text[: max(length - 1, 1)] + "\u2026"
 
 
 def _method(method: str | None) -> str:

@@ -1,79 +1,93 @@
-"""The answer in three sentences, and three words on it."""
+"""The answer in three sentences, and badges that sum it up."""
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
-from ncai.report.inputs import Subject, has_latents
-from ncai.report.sections.latents import MethodLatents
-from ncai.report.sections.quality import Quality
-from ncai.report.sections.split import Split
-from ncai.report.words import count, fixed, nice, percent
+from ncai.report.sections.latents import Latents, latents
+from ncai.report.sections.noise import noise
+from ncai.report.sections.quality import Quality, quality
+from ncai.report.sections.split import Split, split
+from ncai.report.subject import Subject, has_latents, shared
+from ncai.report.words import count, fixed, nice, percent, sentence
 from ncai.tables.inspect import cut_short
-
-
-def sentences(
-    subject: Subject,
-    quality: Quality,
-    split: Split,
-    latents: list[MethodLatents],
-    most_important: str | None,
-) -> list[str]:
-    """How close, how trustworthy, and what kind of uncertainty."""
-    return [
-        _how_close(subject, quality, most_important),
-        _how_trustworthy(subject, quality),
-        _what_kind(subject, split, latents),
-    ]
-
 
 _Z_BADGES = {
     "good": "z is white noise",
     "open": "z may depend on x",
     "bad": "z is not white noise",
 }
-# Fewer rows than this cannot show that probabilities are right: chance covers too much.
+# With fewer rows, chance explains almost any coverage.
 FEWEST_TO_TRUST = 100
 
 
-def badges(
-    subject: Subject, quality: Quality, latents: list[MethodLatents]
-) -> list[dict[str, str]]:
-    """What to see at a glance; the state is "good", "bad", or "open": not known."""
-    marks = [_interval_badge(subject, quality)]
-    if cut_short_sentence(subject) is not None:
+@dataclass(frozen=True, eq=False)
+class Answer:
+    """What the template places.
+
+    Attributes:
+        sentences: how close, how trustworthy, and which kind of uncertainty.
+        cut_short: a warning, if training ended early.
+        badges: the same at a glance; each state is "good", "bad", or "open" where the
+            rows do not decide.
+    """
+
+    sentences: list[str]
+    cut_short: str | None
+    badges: list[dict[str, str]]
+
+
+@shared
+def answer(subject: Subject) -> Answer:
+    """Sum up what the other sections found."""
+    found, parts, of_z = quality(subject), split(subject), latents(subject)
+    return Answer(
+        sentences=[
+            _how_close(subject, found, noise(subject).most_important),
+            _how_trustworthy(subject, found),
+            _what_kind(subject, parts, of_z),
+        ],
+        cut_short=_cut_short(subject),
+        badges=badges(subject, found, of_z),
+    )
+
+
+def badges(subject: Subject, found: Quality, of_z: Latents) -> list[dict[str, str]]:
+    """One badge for each question that the rows can answer."""
+    marks = [_interval_badge(subject, found)]
+    if _cut_short(subject) is not None:
         marks.append(_badge("bad", "training cut short"))
-    lead = lead_over_others(quality.scores)
+    lead = lead_over_others(found.scores)
     if lead is not None:
         if not lead.is_clear:
-            marks.append(_badge("open", f"not told apart from {lead.name}"))
+            marks.append(_badge("open", f"no clear difference from {lead.name}"))
         elif lead.amount > 0:
             marks.append(_badge("good", "best log-likelihood"))
         else:
             marks.append(_badge("bad", "another method is better"))
-    main = _main_latents(subject, latents)
+    main = of_z.of(subject.main)
     if main is not None:
         marks.append(_badge(main.state, _Z_BADGES[main.state]))
     return marks
 
 
-def cut_short_sentence(subject: Subject) -> str | None:
-    """What to know before all else if training did not come to its end."""
+def _cut_short(subject: Subject) -> str | None:
     model = subject.model
     if model.interrupted_:
-        return "Training was stopped early: more of it may give better predictions."
+        return "Training was stopped early; more steps may give better predictions."
     found = cut_short(model.stop_reasons_ or [], model.n_iter_)
-    return None if found is None else f"{found[:1].upper()}{found[1:]}"
+    return None if found is None else sentence(found)
 
 
-def _interval_badge(subject: Subject, quality: Quality) -> dict[str, str]:
-    if quality.too_narrow:
+def _interval_badge(subject: Subject, found: Quality) -> dict[str, str]:
+    if found.too_narrow:
         return _badge("bad", "intervals too narrow")
-    if quality.too_wide:
+    if found.too_wide:
         return _badge("bad", "intervals too wide")
-    if quality.shifted:
+    if found.shifted:
         return _badge("bad", "intervals shifted")
-    if not subject.judged_are_new:
+    if not subject.held_out:
         return _badge("open", "intervals not tested on new rows")
-    if len(subject.judged) < FEWEST_TO_TRUST:
+    if len(subject.eval_inputs) < FEWEST_TO_TRUST:
         return _badge("open", "too few rows to test the intervals")
     return _badge("good", "intervals calibrated")
 
@@ -83,13 +97,13 @@ def _badge(state: str, text: str) -> dict[str, str]:
 
 
 class Lead(NamedTuple):
-    """Log-likelihood of the model less that of the best other, in nats a row.
+    """Log-likelihood of the model minus that of the best other, in nats per row.
 
     Attributes:
-        amount: on average.
-        name: of the other.
-        low: end of the 95 % interval; the average itself if it is not known.
-        high: the other end.
+        amount: the average.
+        name: name of the other method.
+        low: lower end of the 95 % interval; the average itself if it is not known.
+        high: upper end.
     """
 
     amount: float
@@ -99,12 +113,12 @@ class Lead(NamedTuple):
 
     @property
     def is_clear(self) -> bool:
-        """Whether it is more than chance."""
+        """Whether chance does not explain it."""
         return self.low > 0 or self.high < 0
 
 
 def lead_over_others(scores: list[dict]) -> Lead | None:
-    """How far the first row is ahead of the best other."""
+    """How far the first row of scores is ahead of the best other row."""
     known = [
         row
         for row in scores
@@ -119,110 +133,104 @@ def lead_over_others(scores: list[dict]) -> Lead | None:
     return Lead(amount, str(best.get("name", "")), float(low), float(high))
 
 
-def _how_close(subject: Subject, quality: Quality, most_important: str | None) -> str:
+def _how_close(subject: Subject, found: Quality, most_important: str | None) -> str:
     inputs = count(subject.num_sources, "input")
     if subject.one_input:
         inputs = subject.groups[0].name
     elif most_important is not None:
         inputs += f" (above all {most_important})"
     unit = f" {subject.inputs.target_unit}" if subject.inputs.target_unit else ""
-    sentence = (
+    text = (
         f"{subject.main.name} predicts {subject.target_name} from {inputs}: on "
-        f"{subject.judged_words}, its mean is off by "
-        f"{nice(quality.mean_absolute_error)}{unit} on average, and its 95\u202f% "
-        f"intervals are {nice(quality.width)}{unit} wide"
+        f"{subject.eval_words}, its mean is off by "
+        f"{nice(found.mean_absolute_error)}{unit} on average, and its 95\u202f% "
+        f"intervals are {nice(found.width)}{unit} wide"
     )
-    if not subject.judged_are_new:
-        sentence += " (there were no other rows, so this flatters it)"
-    return f"{sentence}."
+    if not subject.held_out:
+        text += " (no rows were held out, so this is optimistic)"
+    return f"{text}."
 
 
-def _how_trustworthy(subject: Subject, quality: Quality) -> str:
-    if quality.too_narrow:
-        start = "Its intervals are too narrow to be taken at their word"
-    elif quality.too_wide:
-        start = "Its intervals are wider than they need to be"
-    elif quality.shifted:
-        start = "Its intervals are wide enough, but in the wrong place (see the PIT)"
-    elif not subject.judged_are_new:
-        start = (
-            "Nothing speaks against its probabilities, but they were tested only on "
-            "rows it was fitted to"
-        )
-    elif len(subject.judged) < FEWEST_TO_TRUST:
-        start = (
-            "Nothing speaks against its probabilities, but "
-            f"{count(len(subject.judged), 'row')} can say little"
-        )
-    else:
-        start = "Its probabilities can be taken at their word"
-    low, high = quality.expected
-    sentence = (
-        f"{start}: the {percent(quality.level)} intervals held "
-        f"{percent(quality.coverage, 1)} of these rows, where {percent(low, 1)} to "
-        f"{percent(high, 1)} is chance"
+def _how_trustworthy(subject: Subject, found: Quality) -> str:
+    low, high = found.expected
+    text = (
+        f"{_trust(subject, found)}: the {percent(found.level)} intervals hold "
+        f"{percent(found.coverage, 1)} of these rows (those of a calibrated model hold "
+        f"{percent(low, 1)} to {percent(high, 1)}, by chance)"
     )
-    lead = lead_over_others(quality.scores)
+    lead = lead_over_others(found.scores)
     if lead is not None:
-        sentence += f"; in log-likelihood {_compared(lead)}"
-    return f"{sentence}."
+        text += f"; in log-likelihood, {_compared(lead)}"
+    return f"{text}."
+
+
+def _trust(subject: Subject, found: Quality) -> str:
+    if found.too_narrow:
+        return "Its intervals are too narrow to rely on"
+    if found.too_wide:
+        return "Its intervals are wider than they need to be"
+    if found.shifted:
+        return "Its intervals are wide enough, but in the wrong place (see the PIT)"
+    nothing = "Nothing speaks against its probabilities, but"
+    if not subject.held_out:
+        return f"{nothing} they were tested on training rows only"
+    if len(subject.eval_inputs) < FEWEST_TO_TRUST:
+        rows = count(len(subject.eval_inputs), "row")
+        return f"{nothing} {rows} are a weak test of them"
+    return "Its probabilities can be trusted"
 
 
 def _compared(lead: Lead) -> str:
     if not lead.is_clear:
         return (
-            f"it is not told apart from the best of the other methods, {lead.name} "
-            f"({fixed(lead.amount, 2, sign=True)} nats a row, 95\u202f% interval "
+            f"it does not clearly differ from the best other method, {lead.name} "
+            f"({fixed(lead.amount, 2, sign=True)} nats per row, 95\u202f% interval "
             f"{fixed(lead.low, 2, sign=True)} to {fixed(lead.high, 2, sign=True)})"
         )
     if lead.amount > 0:
         return (
-            f"it beats the best of the other methods, {lead.name}, by "
-            f"{fixed(lead.amount, 2)} nats a row"
+            f"it beats the best other method, {lead.name}, by "
+            f"{fixed(lead.amount, 2)} nats per row"
         )
-    return f"{lead.name} is better, by {fixed(-lead.amount, 2)} nats a row"
+    return f"{lead.name} is better, by {fixed(-lead.amount, 2)} nats per row"
 
 
-def _what_kind(subject: Subject, split: Split, latents: list[MethodLatents]) -> str:
-    sentence = (
-        f"{percent(split.aleatoric_share)} of the predicted variance is noise that "
+def _what_kind(subject: Subject, parts: Split, of_z: Latents) -> str:
+    text = (
+        f"{percent(parts.aleatoric_share)} of the predicted variance is noise that "
         "more data would not remove"
     )
     if not has_latents(subject.model):
-        return f"{sentence}, and this model gives that noise the same width everywhere."
-    if split.is_rough:
-        sentence += (
-            f" (a rough number: in {percent(split.rare_share)} of the rows most of the "
-            "variance is that of a few rare draws far out)"
-        )
-    elif split.noise_ratio > 1.2:
-        sentence += (
-            f", which is {nice(split.noise_ratio, 2)} times as wide in the noisiest "
-            "rows as in the quietest"
-        )
-    else:
-        sentence += ", about as wide everywhere"
-    main = _main_latents(subject, latents)
+        return f"{text}, and this model gives that noise the same width everywhere."
+    main = of_z.of(subject.main)
+    text += _noise_width(parts)
     if main is None:
-        return f"{sentence}."
+        return f"{text}."
     if main.state == "good":
         return (
-            f"{sentence}; the latent variable behind it looks like white noise, as it "
+            f"{text}; the latent variable behind it looks like white noise, as it "
             "should."
         )
     if main.state == "open":
         return (
-            f"{sentence}; the latent variable behind it looks like white noise but for "
-            "a hint that it follows x (see below)."
+            f"{text}; the latent variable behind it looks like white noise, except for "
+            "a hint that it depends on x (see below)."
         )
     return (
-        f"{sentence}; but the latent variable behind it is not the white noise that "
-        "predictions take it for, so widths may be off (see below)."
+        f"{text}; but the latent variable behind it is not white noise, which "
+        "predictions assume, so the widths may be wrong (see below)."
     )
 
 
-def _main_latents(subject: Subject, latents: list[MethodLatents]):
-    for item in latents:
-        if item.method is subject.main:
-            return item
-    return None
+def _noise_width(parts: Split) -> str:
+    if parts.is_rough:
+        return (
+            f" (a rough number: in {percent(parts.rare_share)} of the rows a few rare, "
+            "extreme draws make up most of the variance)"
+        )
+    if parts.noise_ratio > 1.2:
+        return (
+            f", which is {nice(parts.noise_ratio, 2)} times as wide in the noisiest "
+            "rows as in the quietest"
+        )
+    return ", about as wide everywhere"

@@ -1,33 +1,32 @@
-"""Is z white noise? Pictures of z, and its tests beside their reference levels."""
+"""Is z white noise? Pictures of z, and tests of it beside their reference levels."""
 
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from markupsafe import Markup
 from scipy import stats
 
 from ncai.diagnostics.latent_diagnosis import LatentDiagnosis
 from ncai.diagnostics.latents import diagnose_latents
 from ncai.fitting.settings import EXACT_IN_LATENTS
 from ncai.report.draw.axes import Axis, axis_for
-from ncai.report.draw.feature_axis import feature_axis
 from ncai.report.draw.svg import Chart
-from ncai.report.inputs import Method, Subject, has_latents
+from ncai.report.sections.noise import chosen_features
+from ncai.report.subject import Method, Subject, has_latents, shared
 from ncai.report.words import fixed
 
 _MOST_DIMENSIONS = 3
 _SIZE = (320, 230)
 _NO_PATTERN = "White noise shows no pattern along the axis."
 _MAY_RISE = (
-    "Here a pattern is as it should be: y is made of x and z, so that z says where y "
-    "lies among rows of the same x."
+    "A pattern is right here: y is made of x and z, so z says where y lies among rows "
+    "of the same x."
 )
 
 
 @dataclass(frozen=True, eq=False)
 class MethodLatents:
-    """Z of one method: the words, the numbers and the pictures."""
+    """Z of one method: its diagnosis, the table of tests and the pictures."""
 
     method: Method
     diagnosis: LatentDiagnosis
@@ -36,81 +35,110 @@ class MethodLatents:
 
     @property
     def state(self) -> str:
-        """Whether z keeps what the model assumes of it: "good", "open" or "bad"."""
+        """Whether z is as the model assumes: "good", "open" or "bad"."""
         found = self.diagnosis
         if found.collapsed or found.depends_on_inputs or found.differs_from_prior:
             return "bad"
         return "open" if found.hints_at_dependence else "good"
 
+    @property
+    def verdict(self) -> str:
+        """Both sentences of the diagnosis."""
+        return f"{self.diagnosis.independence_verdict} {self.diagnosis.prior_verdict}"
 
-def latents(subject: Subject, feature: int) -> tuple[list[MethodLatents], str]:
-    """What is known of z for each method that has one, and why there is nothing else.
 
-    Args:
-        subject: the report's.
-        feature: number of the group of inputs that z is drawn against.
+@dataclass(frozen=True, eq=False)
+class Latents:
+    """What the template places.
+
+    Attributes:
+        methods: each method that has a z which can be shown.
+        missing: why the report's own model is not among them; empty if it is.
     """
-    found, reason = [], ""
+
+    methods: list[MethodLatents]
+    missing: str
+
+    def of(self, method: Method) -> MethodLatents | None:
+        """Z of one method, if it can be shown."""
+        return next((one for one in self.methods if one.method is method), None)
+
+
+@dataclass(frozen=True, eq=False)
+class _Values:
+    """Z of some training rows by one method.
+
+    Attributes:
+        rows: numbers of the training rows, [N].
+        mean: posterior means of z, [N, K].
+        std: posterior standard deviations of z, [N, K].
+        drawn: one posterior draw of z for each row, [N, K].
+        shown: what pictures and tests are about: `mean` or `drawn`.
+        kind: "mean" or "draw", which of the two that is.
+        prior_std: standard deviation of the prior.
+    """
+
+    rows: np.ndarray
+    mean: np.ndarray
+    std: np.ndarray
+    drawn: np.ndarray
+    shown: np.ndarray
+    kind: str
+    prior_std: float
+
+    def name(self, dimension: int) -> str:
+        """The name of a dimension of z."""
+        return "z" if self.mean.shape[1] == 1 else f"z{dimension + 1}"
+
+
+@shared
+def latents(subject: Subject) -> Latents:
+    """Test and draw z for each method that has one."""
+    found, missing = [], ""
     for method in subject.models:
         if not has_latents(method.model):
             if method is subject.main:
-                reason = (
+                missing = (
                     "This model has no latent variable: its noise has the same width "
                     "everywhere, and there is nothing to check."
                 )
             continue
         try:
-            found.append(_of_method(subject, method, feature))
+            found.append(_of_method(subject, method))
         except ValueError as error:
             if method is subject.main:
-                reason = f"z cannot be shown: {error}"
-    return found, reason
+                missing = f"z cannot be shown: {error}"
+    return Latents(found, missing)
 
 
-def _of_method(subject: Subject, method: Method, feature: int) -> MethodLatents:
-    rows, mean, std = _latent_posterior(subject, method)
-    prior_std = method.model.posterior_.latent_prior_std()
-    x, y = subject.train[rows], subject.target[rows]
-    scale = np.where(x.std(axis=0) > 0, x.std(axis=0), 1.0)
-    # What is judged is what is shown: the means, or a draw of each row.
-    drawn = None
-    if method.model.settings_["inference"] in EXACT_IN_LATENTS:
-        drawn = method.model.sample_latents(subject.frame(x), y)
-    diagnosis = diagnose_latents(
-        (x - x.mean(axis=0)) / scale,
-        y[:, None],
-        mean,
-        std,
-        prior_std,
-        judged="means" if drawn is None else "samples",
-        latent_samples=drawn,
+def _of_method(subject: Subject, method: Method) -> MethodLatents:
+    values = _latent_values(subject, method)
+    diagnosis = _diagnose(subject, values)
+    return MethodLatents(
+        method, diagnosis, _tests(diagnosis), _charts(subject, method, values)
     )
-    of = "mean" if drawn is None else "draw"
-    shown = mean if drawn is None else drawn
-    if drawn is None:
+
+
+def _latent_values(subject: Subject, method: Method) -> _Values:
+    rows, mean, std = _latent_posterior(subject, method)
+    # Where inference is exact in z, a draw of z is more telling than its mean.
+    if method.model.settings_["inference"] in EXACT_IN_LATENTS:
+        drawn = method.model.sample_latents(
+            subject.frame(subject.train[rows]), subject.target[rows]
+        )
+        shown, kind = drawn, "draw"
+    else:
         drawn = mean + std * np.random.default_rng(0).standard_normal(mean.shape)
-    main = method is subject.main
-    group = subject.groups[feature]
-    across = feature_axis(subject, group, 1)
-    places = across.place(x[:, subject.columns(group)])
-    charts = []
-    for dimension in range(min(mean.shape[1], _MOST_DIMENSIONS if main else 1)):
-        z = shown[:, dimension]
-        name = "z" if mean.shape[1] == 1 else f"z{dimension + 1}"
-        points = (subject, method, rows, z, prior_std, of)
-        charts.append(_against(*points, places, across.axis, name, _NO_PATTERN))
-        if main:
-            of_y = axis_for(y, subject.y_label, 0.03)
-            charts.append(_against(*points, y, of_y, name, _MAY_RISE))
-            charts.append(_histogram(method, drawn[:, dimension], prior_std, name))
-    return MethodLatents(method, diagnosis, _tests(diagnosis), charts)
+        shown, kind = mean, "mean"
+    prior_std = method.model.posterior_.latent_prior_std()
+    return _Values(rows, mean, std, drawn, shown, kind, prior_std)
 
 
 def _latent_posterior(subject: Subject, method: Method):
-    """Rows of the training table, and mean and std of their z.
+    """Rows of the training table, and the means and standard deviations of their z.
 
-    As the fit left them; of a model that has none (it was read from a file, or fitted
-    to other rows) they are inferred anew.
+    They are those of the fit. A model without them (it was read from a file, or fitted
+    to other rows) infers them again.
     """
     model = method.model
     index = getattr(model, "train_index_", None)
@@ -126,38 +154,80 @@ def _latent_posterior(subject: Subject, method: Method):
     return rows, inferred.mean, inferred.std
 
 
-def _against(
-    subject, method, rows, z, prior_std, of, values, axis, name, caption
-) -> dict[str, Any]:
+def _diagnose(subject: Subject, values: _Values) -> LatentDiagnosis:
+    x, y = subject.train[values.rows], subject.target[values.rows]
+    scale = np.where(x.std(axis=0) > 0, x.std(axis=0), 1.0)
+    draws = values.kind == "draw"
+    return diagnose_latents(
+        (x - x.mean(axis=0)) / scale,
+        y[:, None],
+        values.mean,
+        values.std,
+        values.prior_std,
+        judged="samples" if draws else "means",
+        latent_samples=values.drawn if draws else None,
+    )
+
+
+def _charts(subject: Subject, method: Method, values: _Values) -> list[dict[str, Any]]:
+    main = method is subject.main
+    group = subject.groups[chosen_features(subject)[0]]
+    across = subject.axis_of(group, 1)
+    x = across.place(subject.train[values.rows][:, subject.columns(group)])
+    y = subject.target[values.rows]
+    charts = []
+    for dimension in range(min(values.mean.shape[1], _MOST_DIMENSIONS if main else 1)):
+        chart = _scatter(subject, method, values, dimension, x, across.axis)
+        charts.append(_figure(chart, _NO_PATTERN))
+        if main:
+            upright = axis_for(y, subject.y_label, 0.03)
+            chart = _scatter(subject, method, values, dimension, y, upright)
+            charts.append(_figure(chart, _MAY_RISE))
+            charts.append(_histogram(method, values, dimension))
+    return charts
+
+
+def _scatter(
+    subject: Subject, method: Method, values: _Values, dimension: int, across, axis
+) -> Chart:
+    """One dimension of z against an input or the target, for the rows shown."""
+    z, name = values.shown[:, dimension], values.name(dimension)
     places = {int(position): place for place, position in enumerate(subject.shown)}
-    chosen = np.array([int(row) in places for row in rows]) & np.isfinite(values)
-    reach = 1.1 * max(2.4 * prior_std, float(np.abs(z).max()))
+    chosen = np.array([int(row) in places for row in values.rows])
+    chosen &= np.isfinite(across)
+    reach = 1.1 * max(2.4 * values.prior_std, float(np.abs(z).max()))
     chart = Chart(
         axis,
-        Axis(-reach, reach, f"{of} of {name}"),
+        Axis(-reach, reach, f"{values.kind} of {name}"),
         *_SIZE,
         title=f"{name} against {axis.label}",
         x_ticks=5,
     )
     low, high = chart.x_axis.low, chart.x_axis.high
-    chart.bar(low, high, -2 * prior_std, 2 * prior_std, "chance")
+    chart.bar(low, high, -2 * values.prior_std, 2 * values.prior_std, "chance")
     chart.line([low, high], [0, 0], "reference")
     chart.points(
-        values[chosen],
+        across[chosen],
         z[chosen],
         "dots",
-        [places[int(row)] for row in rows[chosen]],
+        [places[int(row)] for row in values.rows[chosen]],
         method.key,
         radius=2.6,
     )
+    return chart
+
+
+def _figure(chart: Chart, caption: str) -> dict[str, Any]:
     return {
         "svg": chart.render(),
-        "title": f"{name} against {axis.label}",
+        "title": chart.title,
         "caption": f"{caption} Grey: two standard deviations of the prior.",
     }
 
 
-def _histogram(method: Method, sample, prior_std, name) -> dict:
+def _histogram(method: Method, values: _Values, dimension: int) -> dict[str, Any]:
+    sample, name = values.drawn[:, dimension], values.name(dimension)
+    prior_std = values.prior_std
     reach = max(3.5 * prior_std, float(np.abs(sample).max()))
     density, edges = np.histogram(sample, bins=30, range=(-reach, reach), density=True)
     grid = np.linspace(-reach, reach, 161)
@@ -176,8 +246,8 @@ def _histogram(method: Method, sample, prior_std, name) -> dict:
     return {
         "svg": chart.render(),
         "title": f"{name} and its prior",
-        "caption": "Bars: draws of z from its posterior, one a row. Line: the prior "
-        "that predictions draw z from. They should agree.",
+        "caption": "Bars: posterior draws of z, one per row. Line: the prior that "
+        "predictions draw z from. The two should agree.",
     }
 
 
@@ -187,7 +257,7 @@ def _tests(found: LatentDiagnosis) -> list[dict[str, Any]]:
     tests = [
         (
             "MI(x; z)",
-            f"mutual information of x and {judged} of z, nats",
+            f"mutual information of x and {judged} of z, in nats",
             found.mi_judged,
             found.mi_reference,
             not found.depends_on_inputs,
@@ -201,7 +271,7 @@ def _tests(found: LatentDiagnosis) -> list[dict[str, Any]]:
         ),
         (
             "KS(z, prior)",
-            "largest gap between the cdfs of drawn z and prior",
+            "largest gap between the cdfs of posterior draws of z and the prior",
             found.ks_sample,
             found.ks_limit,
             found.ks_sample <= found.ks_limit,
@@ -232,8 +302,3 @@ def _gauge(name, what, value, reference, good) -> dict[str, Any]:
         "good": bool(good),
         "share": round(100 * share),
     }
-
-
-def verdict(item: MethodLatents) -> Markup | str:
-    """Both sentences of the diagnosis."""
-    return f"{item.diagnosis.independence_verdict} {item.diagnosis.prior_verdict}"

@@ -1,8 +1,10 @@
 """What the noise looks like: the density over the inputs that matter most."""
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from markupsafe import Markup
 
 from ncai.diagnostics.conditional import ConditionalDensity
 from ncai.diagnostics.permutation_importance import (
@@ -10,26 +12,61 @@ from ncai.diagnostics.permutation_importance import (
     Importance,
     permutation_importance,
 )
-from ncai.report.draw.densities import Densities
-from ncai.report.draw.feature_axis import FeatureAxis
-from ncai.report.draw.shading import packed
+from ncai.report.draw.axes import FeatureAxis
+from ncai.report.draw.densities import Densities, densities_over, packed, ridgelines
 from ncai.report.draw.svg import Chart, number
-from ncai.report.inputs import Method, Subject
+from ncai.report.sections.data import row_titles
+from ncai.report.subject import Method, Subject, shared
 from ncai.report.words import fixed, nice
 from ncai.tables.number_format import decimals_for
 
-# Inputs that get a picture of their own.
+# Inputs that get a picture of their own, and inputs in the table of importances.
 MOST_FEATURES = 4
+MOST_LISTED = 12
 
 
+@dataclass(frozen=True, eq=False)
+class Noise:
+    """What the template places.
+
+    Attributes:
+        thumbnails: one small picture per method, if there are several.
+        importance: the table of importances; empty if there is only one input.
+        most_important: the name of the input that matters most, if one stands out.
+        explorers: the density over each of the most important inputs.
+        ridgelines: conditional densities at chosen rows.
+    """
+
+    thumbnails: list[dict[str, Any]]
+    importance: list[dict[str, Any]]
+    most_important: str | None
+    explorers: list[dict[str, Any]]
+    ridgelines: Markup
+
+
+@shared
+def noise(subject: Subject) -> Noise:
+    """Draw the predicted density over the inputs that matter most."""
+    found, titles = importance(subject), row_titles(subject)
+    densities = [densities_over(subject, one) for one in chosen_features(subject)]
+    return Noise(
+        thumbnails=_thumbnails(subject, densities[0]),
+        importance=importance_rows(found),
+        most_important=None if found is None else found.first(),
+        explorers=[_explorer(subject, one, titles) for one in densities],
+        ridgelines=ridgelines(subject),
+    )
+
+
+@shared
 def importance(subject: Subject) -> Importance | None:
-    """Which inputs matter; None if there is only one."""
+    """Permutation importance of the inputs; None if there is only one."""
     if subject.one_input:
         return None
     return permutation_importance(
         subject.model,
-        subject.judged,
-        subject.judged_target,
+        subject.eval_inputs,
+        subject.eval_target,
         n_repeats=3,
         max_rows=300,
         groups={group.name: subject.columns(group) for group in subject.groups},
@@ -37,10 +74,10 @@ def importance(subject: Subject) -> Importance | None:
 
 
 def importance_rows(found: Importance | None) -> list[dict[str, Any]]:
-    """The table of importances; only what is more than chance gets a bar."""
+    """The table of importances; only what chance does not explain gets a bar."""
     if found is None:
         return []
-    # A bar is full at the largest importance, but never where that is next to nothing.
+    # A bar is full at the largest importance, unless that is close to zero.
     parts = (
         ("mean", found.mean, found.rmse * np.expm1(LEAST_NATS)),
         ("spread", found.spread, LEAST_NATS),
@@ -55,20 +92,21 @@ def importance_rows(found: Importance | None) -> list[dict[str, Any]]:
                 "share": round(100 * float(value) / top) if counts else 0,
                 "counts": bool(counts),
             }
-    return [rows[i] for i in found.order()[:12]]
+    return [rows[i] for i in found.order()[:MOST_LISTED]]
 
 
-def chosen_features(subject: Subject, found: Importance | None) -> list[int]:
-    """Numbers of the groups of inputs to draw over."""
+def chosen_features(subject: Subject) -> list[int]:
+    """Numbers of the groups of inputs to draw over, the most important first."""
+    found = importance(subject)
     if found is None:
         return [0]
     return [int(i) for i in found.order()[:MOST_FEATURES]]
 
 
-def explorer(
+def _explorer(
     subject: Subject, densities: Densities, titles: list[str]
 ) -> dict[str, Any]:
-    """The density over one input, to be looked through with a slider.
+    """The density over one input, with a slider that picks one value of it.
 
     Returns what the template places (`svg`, `name`, ...) and, under `data`, what the
     script needs.
@@ -122,8 +160,8 @@ def explorer(
     }
 
 
-def thumbnails(subject: Subject, densities: Densities) -> list[dict[str, Any]]:
-    """One small picture for each method, side by side; none if there is only one."""
+def _thumbnails(subject: Subject, densities: Densities) -> list[dict[str, Any]]:
+    """One small picture per method, side by side; none if there is only one method."""
     order = [*(m for m in subject.methods if m.is_truth), *reversed(subject.models)]
     if len(order) < 2 or not subject.one_input:
         return []
@@ -157,7 +195,7 @@ def thumbnails(subject: Subject, densities: Densities) -> list[dict[str, Any]]:
 
 
 def _lines(chart: Chart, method: Method, across: FeatureAxis, shown) -> None:
-    """Mean, and ends of the 50, 80 and 95 % intervals."""
+    """The mean, and the ends of the 50, 80 and 95 % intervals."""
     quantiles, places = shown.quantiles, across.places
     chart.add(f'<g data-method="{method.key}">')
     for end, kind in ((0, "q95"), (1, "q80"), (2, "q50")):

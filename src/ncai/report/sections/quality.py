@@ -12,41 +12,44 @@ from ncai.diagnostics.calibration import (
     binomial_band,
     coverage_by_bin,
     coverage_curve,
-    pit_of,
 )
 from ncai.diagnostics.evaluation import paired_difference
-from ncai.report.draw.axes import Axis, axis_for
-from ncai.report.draw.feature_axis import value_text
+from ncai.report.draw.axes import Axis, axis_for, value_text
 from ncai.report.draw.svg import Chart
-from ncai.report.inputs import Subject
+from ncai.report.subject import Subject, shared
 from ncai.report.words import count, fixed, nice, percent, short
 from ncai.stats.scores import pit_uniformity
 from ncai.tables.number_format import decimals_for
 
 LEVELS = (0.5, 0.8, 0.95)
-# Three levels are looked at, so that each may be off by chance but rarely.
+# Three levels are tested, so each one has a stricter level of its own.
 _VERDICT = 0.99
 _CURVE = np.linspace(0, 1, 51)
 _PIT_BINS = 10
+_BINS_TITLE = "Coverage by bin"
 
 
 @dataclass(frozen=True, eq=False)
 class Quality:
-    """The section, and the numbers that the answer quotes.
+    """What the template places, and the numbers that the answer quotes.
 
     Attributes:
-        scores: the table, as given or computed here.
+        scores: scores of each method, as given or computed here.
+        score_rows: the same as text, for the table.
+        num_scored: number of rows that the scores are averages of.
         charts: pictures with their captions.
         mean_absolute_error: of the predicted mean.
         width: mean width of the 95 % intervals.
-        level: of the intervals whose coverage is farthest from what it should be, if
-            one is farther than chance; else 95 %.
-        coverage: share of rows in their intervals of that level.
-        expected: between what that share lies by chance if the model is right.
-        shifted: whether intervals are wide enough, but in the wrong place.
+        level: the level of the intervals whose coverage is farthest from nominal, if
+            chance does not explain the distance; else 95 %.
+        coverage: share of rows inside their intervals of that level.
+        expected: the range of that share that chance explains.
+        shifted: whether the intervals are in the wrong place, by a test of the PIT.
     """
 
     scores: list[dict[str, Any]]
+    score_rows: list[dict[str, Any]]
+    num_scored: int
     charts: list[dict[str, Any]]
     mean_absolute_error: float
     width: float
@@ -57,50 +60,50 @@ class Quality:
 
     @property
     def too_narrow(self) -> bool:
-        """Whether fewer rows than chance allows lie in their intervals."""
+        """Whether fewer rows lie inside their intervals than chance explains."""
         return self.coverage < self.expected[0] - 1e-9
 
     @property
     def too_wide(self) -> bool:
-        """Whether more rows than chance allows lie in their intervals."""
+        """Whether more rows lie inside their intervals than chance explains."""
         return self.coverage > self.expected[1] + 1e-9
 
+    @property
+    def has_bins(self) -> bool:
+        """Whether there are enough rows for coverage by bin."""
+        return any(chart["title"] == _BINS_TITLE for chart in self.charts)
 
+
+@shared
 def quality(subject: Subject) -> Quality:
-    """Judge the models on new rows, or on their own where there are no others."""
-    y = subject.judged_target
-    pits = {
-        method.key: np.asarray(
-            pit_of(subject.judged_predictive[method.key], y)
-        ).reshape(-1)
-        for method in subject.fallible
-    }
-    predictive = subject.judged_predictive[subject.main.key]
-    mean = np.asarray(predictive.mean()).reshape(-1)
-    lower, upper = (np.asarray(e).reshape(-1) for e in predictive.interval(0.95))
-    pit = pits[subject.main.key]
-    level, coverage, expected = _worst_level(pit)
-    by = subject.judged.to_numpy(float)[:, 0] if subject.one_input else mean
-    by_name = subject.groups[0].name if subject.one_input else "predicted mean"
+    """Evaluate the methods on held-out rows, or on training rows if there are none."""
+    main = subject.on_eval[subject.main.key]
+    level, coverage, expected = _worst_level(main.pit)
+    given = subject.inputs.scores
+    scores = given or _own_scores(subject)
+    # Given scores are averages over all rows; pictures show a choice of many rows.
+    num_scored = subject.num_eval_available if given else len(subject.eval_inputs)
     return Quality(
-        scores=subject.inputs.scores or _own_scores(subject, pits),
+        scores=scores,
+        score_rows=score_rows(scores, num_scored),
+        num_scored=num_scored,
         charts=[
-            _calibration(subject, pits, len(y)),
-            _pit_histogram(subject, pit),
-            *_bins(subject, pit, by, by_name),
-            _sharpness(subject, upper - lower),
+            _calibration(subject),
+            _pit_histogram(subject, main.pit),
+            *_bins(subject),
+            _sharpness(subject, main.width),
         ],
-        mean_absolute_error=float(np.mean(np.abs(y - mean))),
-        width=float(np.mean(upper - lower)),
+        mean_absolute_error=float(np.mean(np.abs(main.target - main.mean))),
+        width=float(np.mean(main.width)),
         level=level,
         coverage=coverage,
         expected=expected,
-        shifted=pit_uniformity(pit).p_value < 1 - _VERDICT,
+        shifted=pit_uniformity(main.pit).p_value < 1 - _VERDICT,
     )
 
 
 def _worst_level(pit: np.ndarray) -> tuple[float, float, tuple[float, float]]:
-    """The level whose coverage chance explains least; 95 % if it explains all."""
+    """The level whose coverage is least explained by chance; 95 % if all are."""
     shares = coverage_curve(pit, LEVELS)
     low, high = binomial_band(LEVELS, len(pit), _VERDICT)
     spread = np.sqrt(np.array(LEVELS) * (1 - np.array(LEVELS)) / len(pit))
@@ -110,7 +113,7 @@ def _worst_level(pit: np.ndarray) -> tuple[float, float, tuple[float, float]]:
 
 
 def score_rows(table: list[dict], num_rows: int) -> list[dict[str, Any]]:
-    """The scores as text, with what is best and what is off by more than chance."""
+    """The scores as text; marks the best, and coverage that chance does not explain."""
     best = {
         "log_likelihood": _best(table, "log_likelihood", max),
         "crps": _best(table, "crps", min),
@@ -150,44 +153,41 @@ def _number(value) -> float | None:
     return float(value)
 
 
-def _own_scores(subject: Subject, pits: dict[str, np.ndarray]) -> list[dict]:
-    y, table = subject.judged_target, []
-    ours = np.asarray(subject.judged_predictive[subject.main.key].log_prob(y))
-    for method in subject.fallible:
-        predictive = subject.judged_predictive[method.key]
-        coverage = coverage_curve(pits[method.key], LEVELS)
-        log_likelihoods = np.asarray(predictive.log_prob(y))
-        table.append(
-            {
-                "name": method.name,
-                "log_likelihood": float(np.mean(log_likelihoods)),
-                "gain": paired_difference(ours, log_likelihoods),
-                "crps": float(np.mean(predictive.crps(y))),
-            }
-            | {
-                f"coverage_{100 * level:.0f}": float(share)
-                for level, share in zip(LEVELS, coverage, strict=True)
-            }
-        )
+def _own_scores(subject: Subject) -> list[dict]:
+    ours = subject.on_eval[subject.main.key].log_likelihood
+    table = []
+    for method in subject.fitted:
+        found = subject.on_eval[method.key]
+        row = {
+            "name": method.name,
+            "log_likelihood": float(np.mean(found.log_likelihood)),
+            "gain": paired_difference(ours, found.log_likelihood),
+            "crps": found.crps,
+        }
+        coverage = coverage_curve(found.pit, LEVELS)
+        for level, share in zip(LEVELS, coverage, strict=True):
+            row[f"coverage_{100 * level:.0f}"] = float(share)
+        table.append(row)
     return table
 
 
-def _calibration(subject: Subject, pits, num_rows: int) -> dict[str, Any]:
+def _calibration(subject: Subject) -> dict[str, Any]:
     chart = Chart(
         Axis(0, 1, "probability of the interval", percent=True),
         Axis(0, 1, "share of rows inside", percent=True),
         title="Calibration curve",
     )
-    low, high = binomial_band(_CURVE, num_rows)
+    low, high = binomial_band(_CURVE, len(subject.eval_target))
     chart.band(_CURVE, low, high, "chance").line([0, 1], [0, 1], "reference")
-    for method in reversed(subject.fallible):
-        curve = coverage_curve(pits[method.key], _CURVE)
+    for method in reversed(subject.fitted):
+        curve = coverage_curve(subject.on_eval[method.key].pit, _CURVE)
         chart.line(_CURVE, curve, "line", method.key)
     return _figure(
         chart.render(),
         "Calibration",
-        "Share of rows inside central intervals. On the dashed line is right, below "
-        "it intervals are too narrow, above too wide. Grey: chance, level by level.",
+        "Share of rows inside central intervals. On the dashed line it is right; below "
+        "the line intervals are too narrow, above it too wide. Grey: the range that "
+        "chance explains, for each level on its own.",
     )
 
 
@@ -209,19 +209,25 @@ def _pit_histogram(subject: Subject, pit: np.ndarray) -> dict[str, Any]:
     return _figure(
         chart.render(),
         "PIT histogram",
-        "Flat is right. Piled up at both ends: too narrow; in the middle: too wide; "
-        "at one end: shifted. Grey: chance, bar by bar.",
+        "Flat is right. High at both ends: intervals are too narrow; high in the "
+        "middle: too wide; high at one end: shifted. Grey: the range that chance "
+        "explains, for each bar on its own.",
     )
 
 
-def _bins(subject: Subject, pit, by, by_name: str) -> list[dict[str, Any]]:
-    """Coverage along x or the predicted mean; none where there is but one bin."""
+def _bins(subject: Subject) -> list[dict[str, Any]]:
+    """Coverage along x or the predicted mean; nothing if there is only one bin."""
+    main = subject.on_eval[subject.main.key]
+    pit, by, by_name = main.pit, main.mean, "predicted mean"
+    words = short
+    if subject.one_input:
+        by, by_name = subject.eval_inputs.to_numpy(float)[:, 0], subject.groups[0].name
+        words = partial(value_text, subject.groups[0])
     num_bins = int(np.clip(len(pit) // 20, 1, 6))
     found = coverage_by_bin(pit, by, 0.95, num_bins)
     if len(found) < 2:
         return []
     places = np.arange(len(found))
-    words = partial(value_text, subject.groups[0]) if subject.one_input else short
     lowest = min(0.6, *(part.lower for part in found)) - 0.02
     ticks = [
         (float(place), words((part.low + part.high) / 2))
@@ -230,7 +236,7 @@ def _bins(subject: Subject, pit, by, by_name: str) -> list[dict[str, Any]]:
     chart = Chart(
         Axis(-0.5, len(found) - 0.5, f"{by_name}, middle of the bin", ticks),
         Axis(max(lowest, -0.02), 1.02, "share inside 95 %", percent=True),
-        title="Coverage by bin",
+        title=_BINS_TITLE,
     )
     chart.line([-0.5, len(found) - 0.5], [0.95, 0.95], "reference")
     for place, part in zip(places, found, strict=True):
@@ -252,9 +258,9 @@ def _bins(subject: Subject, pit, by, by_name: str) -> list[dict[str, Any]]:
     return [
         _figure(
             chart.render(),
-            "Coverage by bin",
-            "Whether 95 % intervals hold everywhere, not only on average. Lines are "
-            "95 % intervals of the counted share.",
+            _BINS_TITLE,
+            "Whether 95 % intervals hold everywhere, not only on average. The vertical "
+            "lines are 95 % intervals of the counted share.",
         )
     ]
 
@@ -280,8 +286,8 @@ def _sharpness(subject: Subject, widths: np.ndarray) -> dict[str, Any]:
     return _figure(
         chart.render(),
         "Sharpness",
-        f"How wide the 95 % intervals are; half of them are below {nice(middle)} "
-        "(dashed). Narrower is better as long as coverage holds.",
+        f"Widths of the 95 % intervals; their median is {nice(middle)} (dashed). "
+        "Narrower is better as long as coverage is right.",
     )
 
 

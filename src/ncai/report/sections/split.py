@@ -9,33 +9,31 @@ from markupsafe import Markup
 from ncai.diagnostics.conditional import is_discrete
 from ncai.predictive.rare_draws import rests_on_rare_draws
 from ncai.report.draw.axes import Axis, axis_for
-from ncai.report.draw.feature_axis import feature_axis
 from ncai.report.draw.svg import Chart
-from ncai.report.inputs import Subject
-from ncai.report.sections.rows import cell
-from ncai.report.words import nice
+from ncai.report.subject import Subject, shared, standard_deviations
+from ncai.report.words import cell, nice
 
 _LISTED = 10
 _GRID = 100
-# Values of z for each weight draw: their average is a variance to within a percent.
-_LATENT_DRAWS = 64
+# Above this share of rows, the report calls the variances rough.
 _MANY = 0.1
-# Of rows in neither list of the most uncertain, in the first, the second, and in both.
+# Marks of rows that are in neither list of the most uncertain, in the first, in the
+# second, and in both.
 _MARKS = ("data", "dots aleatoric", "dots epistemic", "dots both")
 
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """The section, and the numbers that the answer quotes.
+    """What the template places, and the numbers that the answer quotes.
 
     Attributes:
-        over_input: lines over x, if there is one input with many values.
-        scatter: one point for each row.
+        over_input: both kinds over x, if there is one input with many values.
+        scatter: one point per row.
         lists: the most uncertain rows of each kind.
-        aleatoric_share: of the variance, averaged over rows.
-        noise_ratio: aleatoric standard deviation at the 95th percentile of rows over
-            that at the 5th.
-        rare_share: of rows whose standard deviation rests on a few rare draws.
+        aleatoric_share: aleatoric share of the variance, averaged over rows.
+        noise_ratio: 95th percentile of the aleatoric standard deviations, divided by
+            the 5th.
+        rare_share: share of rows whose standard deviation rests on a few rare draws.
     """
 
     over_input: Markup | None
@@ -47,48 +45,38 @@ class Split:
 
     @property
     def is_rough(self) -> bool:
-        """Whether variances of many rows say little about the width of densities."""
+        """Whether the variances of many rows say little about typical widths."""
         return self.rare_share > _MANY
 
 
+@shared
 def split(subject: Subject) -> Split:
     """Decompose the variance of the rows shown."""
-    parts = _stds(subject, subject.shown_predictive)
-    aleatoric, epistemic = parts
-    variances = aleatoric**2, epistemic**2
-    low, high = np.quantile(aleatoric, [0.05, 0.95])
-    lower, upper = subject.shown_predictive.interval(0.95)
-    width = np.asarray(upper - lower).reshape(-1)
+    aleatoric, epistemic = subject.on_shown.stds
     total = np.hypot(aleatoric, epistemic)
-    rare = rests_on_rare_draws(subject.shown_predictive, total, width)
+    low, high = np.quantile(aleatoric, [0.05, 0.95])
+    rare = rests_on_rare_draws(
+        subject.on_shown.predictive, total, subject.on_shown.width
+    )
     return Split(
         over_input=_over_input(subject),
         scatter=_scatter(subject, aleatoric, epistemic),
         lists=[
-            _most_uncertain(subject, "aleatoric", aleatoric, parts),
-            _most_uncertain(subject, "epistemic", epistemic, parts),
+            _most_uncertain(subject, "aleatoric", aleatoric),
+            _most_uncertain(subject, "epistemic", epistemic),
         ],
-        aleatoric_share=float(np.mean(variances[0] / sum(variances))),
+        aleatoric_share=float(np.mean(aleatoric**2 / (aleatoric**2 + epistemic**2))),
         noise_ratio=float(high / max(low, 1e-300)),
         rare_share=float(rare.mean()),
     )
 
 
-def _stds(subject: Subject, predictive) -> tuple[np.ndarray, np.ndarray]:
-    parts = predictive.decompose("variance", num_latent_draws=_LATENT_DRAWS)
-    aleatoric, epistemic = (
-        np.sqrt(np.asarray(part).reshape(-1))
-        for part in (parts.aleatoric, parts.epistemic)
-    )
-    return aleatoric, epistemic
-
-
 def _over_input(subject: Subject) -> Markup | None:
     if not subject.one_input or is_discrete(subject.train[:, 0]):
         return None
-    across = feature_axis(subject, subject.groups[0], _GRID)
+    across = subject.axis_of(subject.groups[0], _GRID)
     predictive = subject.predict(subject.main, across.settings)
-    x, (aleatoric, epistemic) = across.places, _stds(subject, predictive)
+    x, (aleatoric, epistemic) = across.places, standard_deviations(predictive)
     total = np.hypot(aleatoric, epistemic)
     chart = Chart(
         across.axis,
@@ -127,9 +115,8 @@ def _scatter(subject: Subject, aleatoric, epistemic) -> Markup:
     return chart.render()
 
 
-def _most_uncertain(subject: Subject, kind: str, values, parts) -> dict[str, Any]:
-    aleatoric, epistemic = parts
-    mean = np.asarray(subject.shown_predictive.mean()).reshape(-1)
+def _most_uncertain(subject: Subject, kind: str, values) -> dict[str, Any]:
+    aleatoric, epistemic = subject.on_shown.stds
     rows = []
     for place in np.argsort(-values, kind="stable")[:_LISTED]:
         position = int(subject.shown[place])
@@ -138,7 +125,7 @@ def _most_uncertain(subject: Subject, kind: str, values, parts) -> dict[str, Any
                 "place": int(place),
                 "name": subject.row_name(position),
                 "y": cell(subject.target[position]),
-                "mean": nice(float(mean[place])),
+                "mean": nice(float(subject.on_shown.mean[place])),
                 "aleatoric": nice(float(aleatoric[place])),
                 "epistemic": nice(float(epistemic[place])),
             }

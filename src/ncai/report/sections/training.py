@@ -1,5 +1,6 @@
-"""How training went, and which restart was chosen."""
+"""How training went, and which restarts predict."""
 
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,46 +18,81 @@ from ncai.diagnostics.training_curves import (
 )
 from ncai.report.draw.axes import Axis
 from ncai.report.draw.svg import Chart
-from ncai.report.inputs import Subject
-from ncai.report.words import count, fixed, percent
+from ncai.report.subject import Subject, shared
+from ncai.report.words import count, fixed, percent, sentence
 
-# The line of a restart that hardly counts, and how far off the scale lines may go.
+# The opacity of a restart with a small weight, and how far lines may leave the scale.
 _FAINTEST, _FAR = 0.25, 20
 
 
-def training(subject: Subject) -> dict[str, Any]:
-    """Charts of the objective and of each term, the restarts, and words."""
+@dataclass(frozen=True, eq=False)
+class Training:
+    """What the template places.
+
+    Attributes:
+        charts: the objective and each of its terms over the steps.
+        missing: why there are no charts; empty if there are.
+        notes: sentences on how training ended.
+        has_stages: whether training had several stages.
+        one_predicts: whether a single restart predicts.
+        shares_known: whether the weights of the restarts are known.
+        drawn_predict: whether a restart that predicts is in the charts.
+        kinds: restarts by the part of training that they belong to.
+        penalised: whether penalties on z were part of the objective.
+        restarts: each restart with its score and weight.
+        score_name: the score that restarts are compared by.
+        seconds: duration of the fit.
+        steps: number of steps.
+    """
+
+    charts: list[dict[str, Any]]
+    missing: str
+    notes: list[str]
+    has_stages: bool
+    one_predicts: bool
+    shares_known: bool
+    drawn_predict: bool
+    kinds: list[dict[str, Any]]
+    penalised: bool
+    restarts: list[dict[str, Any]]
+    score_name: str
+    seconds: float
+    steps: int
+
+
+@shared
+def training(subject: Subject) -> Training:
+    """Draw the training curves and list the restarts."""
     model = subject.model
-    notes = [
-        f"{reason[:1].upper()}{reason[1:]}." for reason in model.stop_reasons_ or []
-    ]
+    try:
+        charts, missing = _charts(model), ""
+    except ValueError as error:
+        charts, missing = [], sentence(str(error))
+    return Training(
+        charts=charts,
+        missing=missing,
+        notes=_notes(model),
+        has_stages=_num_stages(model) > 1,
+        one_predicts=chosen_restart(model) is not None,
+        shares_known=restart_shares(model) is not None,
+        drawn_predict=any(chart["predicts"] for chart in charts),
+        kinds=_kinds(model),
+        penalised=any(chart["title"] == NAMES["penalty"] for chart in charts),
+        restarts=_restarts(model),
+        score_name=model.score_name_,
+        seconds=float(model.fit_seconds_),
+        steps=int(model.n_iter_),
+    )
+
+
+def _notes(model) -> list[str]:
+    notes = [f"{sentence(reason)}." for reason in model.stop_reasons_ or []]
     if model.restarts_lost_:
-        notes.append(
-            f"{count(model.restarts_lost_, 'restart')} became non-finite and were "
-            "dropped."
-        )
+        lost = count(model.restarts_lost_, "restart")
+        notes.append(f"{lost} became non-finite and had to be dropped.")
     if getattr(model, "sampler_report_", None) is not None:
         notes.append(str(model.sampler_report_))
-    try:
-        charts = _charts(model)
-        missing = ""
-    except ValueError as error:
-        charts, missing = [], f"{str(error)[:1].upper()}{str(error)[1:]}"
-    return {
-        "charts": charts,
-        "missing": missing,
-        "notes": notes,
-        "stages": _num_stages(model) > 1,
-        "one_predicts": chosen_restart(model) is not None,
-        "shares_known": restart_shares(model) is not None,
-        "drawn_predict": any(chart["predicts"] for chart in charts),
-        "kinds": _kinds(model),
-        "penalised": any(chart["title"] == NAMES["penalty"] for chart in charts),
-        "restarts": _restarts(model),
-        "score_name": model.score_name_,
-        "seconds": float(model.fit_seconds_),
-        "steps": int(model.n_iter_),
-    }
+    return notes
 
 
 def _num_stages(model) -> int:
@@ -79,7 +115,7 @@ def _charts(model) -> list[dict[str, Any]]:
 
 
 def _strengths(values, chosen: int | None, shares) -> np.ndarray:
-    """How strongly the line of each restart is drawn; 0 if it does not predict."""
+    """Relative weight of each restart, for its line; 0 if it does not predict."""
     count = values.shape[1]
     if chosen is not None:
         return (np.arange(count) == chosen).astype(float)
@@ -108,7 +144,7 @@ def _chart(history, strengths: np.ndarray, term: str, values) -> dict[str, Any]:
     for step in stage_starts(history):
         if first < step < last:
             chart.line([step, step], [low, high], "reference")
-    # The frame cuts off what is off the scale; far away, so that slopes stay right.
+    # Values are clipped far outside the frame, so that slopes inside stay right.
     far = _FAR * (high - low)
     shown = np.clip(values, low - far, high + far)
     alone = np.count_nonzero(strengths) == 1
@@ -125,7 +161,7 @@ def _chart(history, strengths: np.ndarray, term: str, values) -> dict[str, Any]:
 
 
 def _kinds(model) -> list[dict[str, Any]]:
-    """How many restarts each part of training had, and what share of predictions."""
+    """Number and total weight of the restarts of each part of training."""
     if model.score_name_ == "none":
         return []
     kinds, shares = np.array(restart_kinds(model)), restart_shares(model)

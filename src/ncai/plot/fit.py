@@ -1,10 +1,17 @@
-"""The latent variable against an input."""
+"""What a fit left behind: latents against an input, and training curves."""
 
 import numpy as np
 from matplotlib.axes import Axes
 from numpy.typing import ArrayLike
 
 from ncai.diagnostics.conditional import feature_names
+from ncai.diagnostics.training_curves import (
+    NAMES,
+    history_of,
+    settled_limits,
+    stage_starts,
+    term_values,
+)
 from ncai.plot.style import COLOURS, axes, limits, one_column, plain
 
 
@@ -18,13 +25,13 @@ def latent(
 ) -> Axes:
     """Inferred means of z against an input, for the training rows of a fitted model.
 
-    If the model keeps its assumptions, this looks like noise: no pattern along x, and
+    If the model's assumptions hold, this looks like noise: no pattern along x, and
     about 95% of the points between the lines at two standard deviations of the prior.
 
     Args:
         model: a fitted `BNNLVRegressor` that still has its training rows.
         ax: where to draw; a new figure if not given.
-        colour: of the points.
+        colour: colour of the points.
         feature: name or number of the input on the horizontal axis.
         dimension: number of the latent dimension on the vertical axis.
     """
@@ -66,4 +73,35 @@ def latent_values(
         ax.axhline(side * prior_std, color="black", linewidth=0.9, linestyle="--")
     reach = 1.1 * max(2 * prior_std, np.abs(z).max())
     ax.set(xlim=limits(x), ylim=(-reach, reach), xlabel="x", ylabel="z")
+    return plain(ax)
+
+
+def training(
+    model_or_history,
+    ax: Axes | None = None,
+    *,
+    term: str = "value",
+    colour: str = COLOURS["NCAI"],
+) -> Axes:
+    """The objective or one of its terms over the steps, one line for each restart.
+
+    Args:
+        model_or_history: a model that was fitted (not read from a file), or its
+            `history_`.
+        ax: where to draw; a new figure if not given.
+        term: "value" for the objective, or a term named in `history_`.
+        colour: colour of the restart that predicts, if a single one does.
+    """
+    history, chosen = history_of(model_or_history)
+    steps, values = history["step"], term_values(history, term)
+    ax = axes(ax)
+    for restart in range(values.shape[1]):
+        if restart != chosen:
+            ax.plot(steps, values[:, restart], color="black", alpha=0.25, linewidth=1)
+    if chosen is not None:
+        ax.plot(steps, values[:, chosen], color=colour, linewidth=2, label="chosen")
+    for step in stage_starts(history):
+        ax.axvline(step, color="black", linewidth=0.8, linestyle=":")
+    low, high = settled_limits(values)
+    ax.set(ylim=(low, high), xlabel="step", ylabel=NAMES.get(term, term))
     return plain(ax)
