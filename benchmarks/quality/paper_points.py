@@ -1,6 +1,6 @@
 """Points of the paper's grids, by set: what the study of its experiments chose.
 
-The column of our own choices in results/study/paper/tables/hyper_parameters.csv: by
+Our own choices in "Hyper-parameters selected" of results/study/paper/tables.md: by
 validation log-likelihood on the first split of `ncai study run --scale paper`, ten
 restarts a point. To choose anew here would take 16 fits of minutes a set.
 """

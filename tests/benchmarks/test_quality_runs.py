@@ -21,6 +21,10 @@ from benchmarks.quality.summary import Results
 from benchmarks.speed.workers import run_worker
 from ncai.cli import app as cli
 from ncai.datasets import make_dataset
+from ncai.study.engine.cells import SCALES
+from ncai.study.engine.store import Store as StudyStore
+from ncai.study.experiments.benchmark import BENCHMARK
+from ncai.study.experiments.problems import DATASETS
 
 # ----- What is kept -------------------------------------------------------------------
 
@@ -180,15 +184,13 @@ def test_the_papers_methods_have_its_networks_and_units():
 
 
 def test_points_of_the_papers_grids_are_those_that_the_study_chose():
-    table = Path(__file__).parents[2] / "results/study/paper/tables"
-    rows = pd.read_csv(table / "hyper_parameters.csv").set_index("data set")
-    columns = ("s_eps", "eps_T", "eps_x", "eps_y")
-    for method, label in (("mfvi", "BNN+LV, MFVI"), ("ncai", "NCAI")):
-        for name, row in rows.loc[rows["method"] == label].iterrows():
+    store = StudyStore(Path(__file__).parents[2] / "results/study/paper")
+    for method in ("mfvi", "ncai"):
+        for name in DATASETS:
+            row = store.load_row(BENCHMARK.select_cell(SCALES["paper"], name, method))
             if name != "lidar":  # not in the benchmark
-                cells = row[list(columns)].dropna()
-                ours = [float(cell.split()[0]) for cell in cells]
-                assert list(paper_point(method, name).values()) == ours
+                point = [value for value in row["chosen"] if value is not None]
+                assert list(paper_point(method, name).values()) == point
     assert paper_point("ncai", "boston") is None
 
 

@@ -6,21 +6,24 @@ import math
 import os
 import re
 import threading
+import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 from rich.console import Console
 
-from ncai.study import registry
+from ncai.study import console, registry
 from ncai.study.console import RunView, TimeLeft, in_words
 from ncai.study.engine.cells import SCALES, Cell, Outcome
 from ncai.study.engine.run import Finished, Watcher, Workers, run_study
-from ncai.study.engine.store import Store
+from ncai.study.engine.store import ARRAYS, ROWS, Store
 from ncai.study.experiments.benchmark import BENCHMARK, Benchmark
 from ncai.study.experiments.problems import DATASETS, METHODS, grid
+from ncai.study.output.report import state_of
 from ncai.study.output.tables import (
     Entry,
     Table,
@@ -144,6 +147,102 @@ def test_half_written_files_are_never_seen(toy, tmp_path, monkeypatch):
     monkeypatch.undo()
     assert not store.is_done(cell)
     assert not list(tmp_path.rglob("*.json"))
+
+
+def outcome(value):
+    return Outcome({"square": value}, {"numbers": np.full(2, value)})
+
+
+def test_a_pack_holds_rows_and_arrays_and_fresh_files_win(tmp_path):
+    store = Store(tmp_path)
+    cells = [Cell.of("toy", part=i, phase="first") for i in range(3)]
+    for value, cell in enumerate(cells):
+        store.save(cell, outcome(value), 1.5, "code")
+    assert store.pack() == 3
+    assert sorted(path.name for path in tmp_path.rglob("*.*")) == [ARRAYS, ROWS]
+    found = store.load(cells[1])
+    assert found.row == {"square": 1}
+    np.testing.assert_array_equal(found.arrays["numbers"], [1, 1])
+    assert store.seconds(cells[1]) == 1.5
+    store.save(cells[1], outcome(7), 2.5, "other code")
+    assert store.load(cells[1]).row == {"square": 7}
+    np.testing.assert_array_equal(store.load(cells[1]).arrays["numbers"], [7, 7])
+    assert store.pack() == 1
+    fresh_store = Store(tmp_path)
+    assert [fresh_store.load(cell).row["square"] for cell in cells] == [0, 7, 2]
+    assert fresh_store.load(cells[1]).arrays["numbers"][0] == 7
+    assert store.pack() == 0
+
+
+def test_a_study_goes_on_from_a_pack(toy, tmp_path):
+    store = Store(tmp_path)
+    run_study(toy, SCALE, store, jobs=0)
+    store.pack()
+    run_study(toy, SCALE, Store(tmp_path), jobs=0)
+    assert len(toy.runs) == 6
+
+
+@pytest.mark.parametrize("step", ["_write_arrays", "_write_rows", "unlink"])
+def test_a_pack_that_is_interrupted_loses_nothing(tmp_path, monkeypatch, step):
+    store = Store(tmp_path)
+    cells = [Cell.of("toy", part=i, phase="first") for i in range(3)]
+    store.save(cells[0], outcome(0), 1.0)
+    store.save(cells[1], outcome(1), 1.0)
+    store.pack()
+    store.save(cells[1], outcome(5), 1.0)
+    store.save(cells[2], outcome(2), 1.0)
+    calls = []
+
+    def interrupted(*args, **kwargs):
+        calls.append(args)
+        if step != "unlink" or len(calls) > 1:
+            raise KeyboardInterrupt
+        return unlink(*args, **kwargs)
+
+    unlink = Path.unlink
+    monkeypatch.setattr(Path if step == "unlink" else Store, step, interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        store.pack()
+    monkeypatch.undo()
+    for _ in range(2):
+        found = [Store(tmp_path).load(cell) for cell in cells]
+        assert [o.row["square"] for o in found] == [0, 5, 2]
+        assert [o.arrays["numbers"][0] for o in found] == [0, 5, 2]
+        store.pack()
+
+
+def test_a_cell_that_is_replaced_while_it_is_packed_stays(tmp_path, monkeypatch):
+    store, cell = Store(tmp_path), Cell.of("toy", part=1, phase="first")
+    store.save(cell, outcome(1), 1.0)
+    write = Store._write_rows
+
+    def replaced(self, records):
+        write(self, records)
+        time.sleep(0.01)
+        store.save(cell, outcome(2), 1.0)
+
+    monkeypatch.setattr(Store, "_write_rows", replaced)
+    store.pack()
+    assert Store(tmp_path).load(cell).row == {"square": 2}
+
+
+def test_stale_cells_are_marked_and_run_again_if_asked(toy, tmp_path, monkeypatch):
+    folder = tmp_path / "smoke"
+    store = Store(folder)
+    run_study(toy, SCALE, store, jobs=0)
+    store.pack()
+    monkeypatch.setattr(console, "digest_of_study", lambda study: "today")
+    assert console.mark_stale(tmp_path, "The maths changed.") == {"smoke": 6}
+    assert "The maths changed." in state_of(toy, SCALE, Store(folder))
+    assert len(toy.runs) == 6
+    run_study(toy, SCALE, Store(folder), jobs=0)
+    assert len(toy.runs) == 6  # stale cells still count
+    monkeypatch.setattr("ncai.study.engine.run.digest_of_study", lambda study: "today")
+    run_study(toy, SCALE, Store(folder, without_stale=True), jobs=0)
+    assert len(toy.runs) == 12
+    store.pack()
+    assert console.mark_stale(tmp_path, "Another reason.") == {"smoke": 0}
+    assert "stale" not in state_of(toy, SCALE, Store(folder))
 
 
 def test_leftovers_of_killed_writers_go_and_fresh_ones_stay(toy, tmp_path):

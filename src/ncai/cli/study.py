@@ -15,10 +15,6 @@ Folder = Annotated[Path, typer.Option("--out", help="Where results are kept.")]
 # Commands that look at the results so far: their help, and the function that does it.
 LOOKS = {
     "status": ("How many cells are done, failed and missing.", "show_status"),
-    "tables": (
-        "Write every table that the results so far allow (Markdown, CSV, LaTeX).",
-        "write_tables",
-    ),
     "figures": (
         "Draw every figure that the results so far allow (PNG).",
         "draw_figures",
@@ -27,43 +23,74 @@ LOOKS = {
         "Write one page with all tables, figures and claims (HTML).",
         "write_whole_report",
     ),
+    "pack": (
+        "Move the files of done cells into two files that can be committed.",
+        "pack_results",
+    ),
 }
 
 
 def add_study(app: typer.Typer, guard, example) -> None:
-    """Add the commands to the main app, with its way of telling errors."""
+    """Add the commands to the main app, which decides how errors are reported."""
     study = typer.Typer(
         help="The paper's experiments: run, resume, look.",
         no_args_is_help=True,
         rich_markup_mode=None,
         epilog=example("ncai study run --scale smoke", "ncai study status"),
     )
-
-    @study.command(
+    study.command(
         epilog=example(
             "ncai study run --scale smoke",
             "ncai study run benchmark --scale paper --jobs 2",
         )
-    )
-    @guard
-    def run(
-        names: Names = None,
-        scale: ScaleName = "paper",
-        jobs: Annotated[int, typer.Option(min=1, help="Cells side by side.")] = 1,
-        scheduler: Annotated[
-            str | None,
-            typer.Option(help="Address of a Dask scheduler, tcp://HOST:PORT."),
-        ] = None,
-        out: Folder = RESULTS,
-    ) -> None:
-        """Run what is missing; stopped at any moment, the same command goes on."""
-        from ncai.study.console import run_and_show
-
-        raise typer.Exit(run_and_show(names, scale, jobs, scheduler, out))
-
+    )(guard(run))
+    study.command(
+        epilog=example(
+            "ncai study tables --scale paper",
+            "ncai study tables theory --scale smoke --files",
+        )
+    )(guard(tables))
     for name, (words, function) in LOOKS.items():
         _add_look(study, guard, example, name, words, function)
     app.add_typer(study, name="study")
+
+
+def run(
+    names: Names = None,
+    scale: ScaleName = "paper",
+    jobs: Annotated[int, typer.Option(min=1, help="Cells side by side.")] = 1,
+    scheduler: Annotated[
+        str | None, typer.Option(help="Address of a Dask scheduler, tcp://HOST:PORT.")
+    ] = None,
+    stale: Annotated[
+        bool, typer.Option("--stale", help="Also run again what is marked as stale.")
+    ] = False,
+    out: Folder = RESULTS,
+) -> None:
+    """Run what is missing; stopped at any moment, the same command goes on."""
+    from ncai.study.console import run_and_show
+
+    raise typer.Exit(run_and_show(names, scale, jobs, scheduler, out, stale))
+
+
+def tables(
+    names: Names = None,
+    scale: ScaleName = "paper",
+    files: Annotated[
+        bool,
+        typer.Option(
+            "--files", help="Also write a file for each table: .md, .csv and .tex."
+        ),
+    ] = False,
+    out: Folder = RESULTS,
+) -> None:
+    """Write a page with every table that the results so far allow (Markdown).
+
+    With names of studies, print their tables instead.
+    """
+    from ncai.study.console import write_tables
+
+    write_tables(names, scale, out, files)
 
 
 def _add_look(study: typer.Typer, guard, example, name, words, function) -> None:

@@ -1,5 +1,6 @@
 """What the study commands do and show, with a live table while a study runs."""
 
+import datetime
 import time
 from pathlib import Path
 
@@ -9,8 +10,9 @@ from rich.table import Table
 from rich.text import Text
 
 from ncai.study.engine.cells import SCALES, Cell, Scale
+from ncai.study.engine.digest import digest_of_study
 from ncai.study.engine.run import Finished, Study, Watcher, run_study
-from ncai.study.engine.store import Store
+from ncai.study.engine.store import ROWS, Store
 from ncai.study.registry import STUDIES, TABLES
 
 EXIT_FAILED_CELLS = 1
@@ -28,11 +30,13 @@ def _chosen(names: list[str] | None, scale: str) -> tuple[list[Study], Scale]:
     return [STUDIES[name] for name in names or STUDIES], SCALES[scale]
 
 
-def run_and_show(names, scale_name, jobs, scheduler, out: Path) -> int:
+def run_and_show(
+    names, scale_name, jobs, scheduler, out: Path, stale: bool = False
+) -> int:
     """Run with a live table; the exit code."""
     studies, scale = _chosen(names, scale_name)
     console = Console()
-    store = Store(out / scale.name)
+    store = Store(out / scale.name, without_stale=stale)
     failed = []
     with RunView(store, [study.name for study in studies], console) as view:
         for study in studies:
@@ -52,39 +56,82 @@ def show_status(names, scale_name, out: Path) -> None:
     """A table of studies."""
     studies, scale = _chosen(names, scale_name)
     store = Store(out / scale.name)
-    table = Table("study", "done", "failed", "missing", "hours so far", box=None)
+    columns = ("study", "done", "stale", "failed", "missing", "hours so far")
+    table = Table(*columns, box=None)
     for study in studies:
         cells = study.cells(scale, store)
         done = [cell for cell in cells if store.is_done(cell)]
+        stale = [cell for cell in done if store.stale(cell)]
         failed = [cell for cell in cells if store.failure(cell)]
         own = [cell for cell in done if cell.study == study.name]
         hours = sum(store.seconds(cell) for cell in own) / 3600
         missing = len(cells) - len(done) - len(failed)
-        table.add_row(
-            study.name, str(len(done)), str(len(failed)), str(missing), f"{hours:.2f}"
-        )
+        counts = (len(done), len(stale), len(failed), missing)
+        table.add_row(study.name, *map(str, counts), f"{hours:.2f}")
     Console().print(table)
 
 
-def write_tables(names, scale_name, out: Path) -> None:
-    """Into OUT/SCALE/tables; says what it wrote."""
-    from ncai.study.output.claims import claims_table
-    from ncai.study.output.tables import tidy, write_csv
+def write_tables(names, scale_name, out: Path, files: bool = False) -> None:
+    """OUT/SCALE/tables.md; of some studies alone, their tables are printed instead.
+
+    With `files` each table is written as Markdown, CSV and LaTeX too, with a tidy CSV
+    for each study, into OUT/SCALE/tables.
+    """
+    from ncai.study.output.report import page_of_tables, write_text
 
     studies, scale = _chosen(names, scale_name)
     store = Store(out / scale.name)
+    page = page_of_tables(studies, scale, store)
+    if names:
+        print(page)
+    else:
+        store.folder.mkdir(parents=True, exist_ok=True)
+        write_text(store.folder / "tables.md", page)
+        print(f"Tables: {store.folder / 'tables.md'}")
+    if files:
+        _write_table_files(studies, scale, store)
+
+
+def _write_table_files(studies: list[Study], scale: Scale, store: Store) -> None:
+    from ncai.study.output.claims import claims_table
+    from ncai.study.output.tables import tidy, write_csv
+
     folder = store.folder / "tables"
-    console = Console()
     for study in studies:
         found = TABLES[study.name](scale, store) if study.name in TABLES else []
         for table in found:
             table.write(folder)
         lines = tidy(study, scale, store)
         if len(lines):
+            folder.mkdir(parents=True, exist_ok=True)
             write_csv(lines, folder / f"tidy_{study.name}.csv")
-        console.print(f"{study.name}: {len(found)} tables in {folder}")
+        print(f"{study.name}: {len(found)} tables in {folder}")
     claims_table(scale, store).write(folder)
-    console.print(f"claims: {folder / 'claims.md'}")
+    print(f"claims: {folder / 'claims.md'}")
+
+
+def pack_results(names, scale_name, out: Path) -> None:
+    """Move the files of done cells into OUT/SCALE/cells.jsonl and arrays.zip."""
+    _, scale = _chosen(names, scale_name)
+    store = Store(out / scale.name)
+    print(f"{store.pack()} cells packed, {len(store.packed())} in {store.folder}")
+
+
+def mark_stale(out: Path, reason: str) -> dict[str, int]:
+    """Mark packed cells that the present code did not compute; how many, by scale.
+
+    A mark that is there keeps its date and reason; cells of the present code lose it.
+    """
+    today = datetime.date.today().isoformat()
+
+    def mark(record: dict) -> dict[str, str] | None:
+        study = STUDIES.get(record["study"])
+        if study is not None and record.get("digest") == digest_of_study(study):
+            return None
+        return record.get("stale") or {"since": today, "reason": reason}
+
+    folders = sorted(path.parent for path in out.glob(f"*/{ROWS}"))
+    return {folder.name: Store(folder).mark(mark) for folder in folders}
 
 
 def draw_figures(names, scale_name, out: Path) -> None:

@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 from ncai.runtime.jax_setup import ONE_THREAD
 from ncai.study.engine.cells import Cell, Scale, Study
+from ncai.study.engine.digest import digest_of_study
 from ncai.study.engine.store import Store
 from ncai.study.registry import STUDIES
 
@@ -56,9 +57,9 @@ class Watcher:
         """It is done, or failed."""
 
 
-def run_cell(cell: Cell, folder: str) -> Finished:
+def run_cell(cell: Cell, folder: str, without_stale: bool = False) -> Finished:
     """Compute a cell and store it: what workers call."""
-    store = Store(Path(folder))
+    store = Store(Path(folder), without_stale)
     started = time.monotonic()
     if store.is_done(cell):  # another worker was quicker
         return Finished(cell, None, 0.0)
@@ -69,7 +70,7 @@ def run_cell(cell: Cell, folder: str) -> Finished:
         store.save_failure(cell, message)
         return Finished(cell, message, time.monotonic() - started)
     seconds = time.monotonic() - started
-    store.save(cell, outcome, seconds)
+    store.save(cell, outcome, seconds, digest_of_study(STUDIES[cell.study]))
     return Finished(cell, None, seconds)
 
 
@@ -133,7 +134,8 @@ def _execute(
         while waiting and len(running) < found.slots():
             cell = waiting.popleft()
             watcher.started(cell)
-            running[found.submit(run_cell, cell, folder)] = cell
+            future = found.submit(run_cell, cell, folder, store.without_stale)
+            running[future] = cell
         if news and len(running) < found.slots():
             news = False
             waiting.extend(more())

@@ -6,7 +6,6 @@ posterior; they come again with the benchmark's empirical Bayes for s_w. The
 estimator's default is there too, with its own network, prior and mixture of restarts.
 """
 
-import zlib
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -113,8 +112,6 @@ class DecompositionStudy:
                 weight_prior=prior,
                 restarts=ours["n_restarts"] if whole else scale.restarts,
                 max_steps=min(ours["max_steps"], scale.max_steps),
-                # A new default is another cell: its numbers would be out of date.
-                preset=zlib.crc32(repr(sorted(ours.items())).encode()),
             )
             for prior in (OWN_PRIORS if whole else OWN_PRIORS[:1])
         ]

@@ -10,8 +10,7 @@ from pathlib import Path
 import jinja2
 
 from ncai.runtime.atomic_write import replacing
-from ncai.study.engine.cells import Scale
-from ncai.study.engine.run import Study
+from ncai.study.engine.cells import Scale, Study
 from ncai.study.engine.store import Store
 from ncai.study.output.claims import claims_table
 from ncai.study.output.figures import write_figures
@@ -19,6 +18,10 @@ from ncai.study.output.tables import BOLD, Table
 from ncai.study.registry import TABLES
 
 PACKAGES = ("ncai", "jax", "jaxlib", "numpy", "scipy", "optax", "blackjax")
+STALE_NOTE = (
+    " **Some of them are stale**: the present code did not compute them, and may find "
+    "other numbers. Each study says below how many of its cells are."
+)
 PAGE = """<!doctype html>
 <html lang="en">
 <head>
@@ -44,7 +47,7 @@ nav a { margin-right: 1rem; }
 <body>
 <h1>The paper's experiments</h1>
 <p>Scale <b>{{ scale }}</b>; written {{ date }} with <code>ncai study report --scale
-{{ scale }}</code>. {{ versions }}.</p>
+{{ scale }}</code>. {{ versions }}.{{ warning }}</p>
 <nav><a href="#claims">Claims</a>{% for s in studies %}<a href="#{{ s.name }}">
 {{ s.name }}</a>{% endfor %}</nav>
 <h2 id="claims">Claims</h2>
@@ -62,12 +65,13 @@ nav a { margin-right: 1rem; }
 """
 
 
+def _with_bold(text: str) -> str:
+    return BOLD.sub(r"<b>\1</b>", html.escape(text))
+
+
 def table_html(table: Table) -> str:
     """With its heading and note; text is escaped, **bold** becomes bold."""
-
-    def text(cell: str) -> str:
-        return BOLD.sub(r"<b>\1</b>", html.escape(cell))
-
+    text = _with_bold
     head = "".join(f"<th>{text(column)}</th>" for column in table.columns)
     body = "".join(
         "<tr>" + "".join(f"<td>{text(cell)}</td>" for cell in row) + "</tr>"
@@ -80,20 +84,57 @@ def table_html(table: Table) -> str:
     )
 
 
+def state_of(study: Study, scale: Scale, store: Store) -> str:
+    """How many cells are done, and how many of these are stale, with the reasons."""
+    cells = study.cells(scale, store)
+    done = [cell for cell in cells if store.is_done(cell)]
+    marks = [mark for cell in done if (mark := store.stale(cell))]
+    said = f"{len(done)} of {len(cells)} cells done."
+    if marks:
+        reasons = dict.fromkeys(f"since {m['since']}: {m['reason']}" for m in marks)
+        said += f" **{len(marks)} of them are stale** {'; '.join(reasons)}"
+    return said
+
+
+def _is_stale(state: str) -> bool:
+    return "stale" in state
+
+
+def page_of_tables(studies: list[Study], scale: Scale, store: Store) -> str:
+    """The claims and every table as one page of Markdown."""
+    states = {study.name: state_of(study, scale, store) for study in studies}
+    warning = "" if not any(map(_is_stale, states.values())) else STALE_NOTE
+    parts = [
+        f"# The paper's experiments, {scale.name} scale: tables\n",
+        f"Made by `ncai study tables --scale {scale.name}` from the results so far."
+        f"{warning}\n",
+        f"## Claims\n\n{claims_table(scale, store).markdown()}",
+    ]
+    for study in studies:
+        parts.append(f"## {study.title}\n\n`{study.name}`: {states[study.name]}\n")
+        if study.name in TABLES:
+            parts += [table.markdown() for table in TABLES[study.name](scale, store)]
+    return "\n".join(parts)
+
+
+def write_text(path: Path, text: str) -> None:
+    """Whole or not at all."""
+    with replacing(path) as temporary:
+        Path(temporary).write_text(text)
+
+
 def write_report(studies: list[Study], scale: Scale, store: Store) -> Path:
     """FOLDER/report.html: complete in itself, from the results so far."""
     store.folder.mkdir(parents=True, exist_ok=True)
     shown = []
     for study in studies:
-        cells = study.cells(scale, store)
-        done = sum(store.is_done(cell) for cell in cells)
         paths = write_figures(study.name, scale, store, store.folder / "figures")
         found = TABLES[study.name](scale, store) if study.name in TABLES else []
         shown.append(
             {
                 "name": study.name,
                 "title": study.title,
-                "state": f"{done} of {len(cells)} cells done.",
+                "state": _with_bold(state_of(study, scale, store)),
                 "figures": [
                     {
                         "name": path.stem,
@@ -112,9 +153,11 @@ def write_report(studies: list[Study], scale: Scale, store: Store) -> Path:
         date=datetime.date.today().isoformat(),
         versions=f"Python {platform.python_version()}, {versions}",
         claims=table_html(claims_table(scale, store)),
+        warning=_with_bold(STALE_NOTE)
+        if any(_is_stale(s["state"]) for s in shown)
+        else "",
         studies=shown,
     )
     path = store.folder / "report.html"
-    with replacing(path) as temporary:
-        Path(temporary).write_text(text)
+    write_text(path, text)
     return path
