@@ -12,12 +12,15 @@ import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from benchmarks.quality.paper_points import paper_point
 from benchmarks.quality.problems import source_of
 from benchmarks.speed.workers import python_with
 from ncai.study.experiments.problems import FIXED_LATENT_VARIANCE, HIDDEN
+
+if TYPE_CHECKING:
+    from ncai.estimators.bnn_lv import BNNLVRegressor
 
 PEER_FOLDER = Path(__file__).parent / "peers"
 # Name: file, and the module it needs.
@@ -31,52 +34,70 @@ PEERS: dict[str, tuple[str, str]] = {
     "het_gp": ("heteroscedastic_process.py", "torch"),
 }
 
+# Settings are those that `BNNLVRegressor.set_params` takes, in a form that JSON has:
+# `inference__name` is a setting of the method, and a network is a dict for `MLP`.
+_NETWORK = {
+    "hidden": [50, 50],
+    "activation": "silu",
+    "latent_layer": "last",
+    "latent_hidden": [20],
+}
+_PAPER_NETWORK = {
+    "hidden": [50],
+    "activation": "leaky_relu",
+    "latent_layer": "first",
+    "latent_hidden": [],
+}
+
+
+def _network(**changes) -> dict[str, Any]:
+    return {"network": _NETWORK | changes}
+
+
 # Leads: the default at a quarter of its steps, with the layer of z ("quarter"), each
 # with one change. They are many, and compared with each other only.
-_GIVEN_LAYER = {"latent_hidden": (20,)}
-_NCAI: dict[str, Any] = {"inference": "ncai", "max_steps": 5000, "latent_hidden": ()}
-QUARTER = {"max_steps": 1000} | _GIVEN_LAYER
+_NCAI: dict[str, Any] = {
+    "inference": "ncai",
+    "max_steps": 5000,
+    "network": _PAPER_NETWORK,
+}
+QUARTER = {"max_steps": 1000} | _network()
 LEADS: dict[str, dict[str, Any]] = {
     "quarter": {},
     "no_transform": {"target_transform": "none"},
     "yeo_johnson": {"target_transform": "yeo_johnson"},
-    "one_layer": {"hidden": (50,)},
-    "wide": {"hidden": (100, 100)},
-    "warm": {"temperature": 1.0},
-    "cold": {"temperature": 0.001},
+    "one_layer": _network(hidden=[50]),
+    "wide": _network(hidden=[100, 100]),
+    "warm": {"inference__temperature": 1.0},
+    "cold": {"inference__temperature": 0.001},
     "fixed_noise": {"noise_variance": 0.1},
-    "low_noise": {"noise_prior": (1.0, 0.0005)},
+    "low_noise": {"inference__noise_prior": (1.0, 0.0005)},
     "best_restart": {"keep": "best"},
     "equal_restarts": {"keep": "equal"},
-    "untuned_noise": {"tune_noise": False},
-    "by_layer": {"weight_groups": "layer"},
-    "by_input": {"weight_groups": "input"},
+    "untuned_noise": {"inference__recalibrate_noise": False},
     "two_latents": {"latent_dim": 2},
-    "no_latent": {"latent_variance": 1e-8},
-    "no_latent_layer": {"latent_hidden": ()},
-    "narrow_latents": {"latent_variance": 1.0},
-    "wide_latents": {"latent_variance": 16.0},
-    "snapshots": {"n_snapshots": 2},
-    "low_rank": {"posterior_rank": 4},
-    "last_layer": {"posterior_rank": "last_layer"},
-    "conformal": {},  # intervals alone, by rows kept apart: see CONFORMAL
+    "no_latent": {"inference__latent_variance": 1e-8},
+    "no_latent_layer": _network(latent_hidden=[]),
+    "narrow_latents": {"inference__latent_variance": 1.0},
+    "wide_latents": {"inference__latent_variance": 16.0},
+    "conformal": {},  # intervals alone, by rows that are held out: see CONFORMAL
     # These with all else as "marginal" has it by default.
     "iwae": {"inference": "iwae"},
     # The paper's method with learned noise, and with a layer of its own for z too.
     "ncai_learned_noise": _NCAI,
-    "ncai_latent_layer": _NCAI | _GIVEN_LAYER,
+    "ncai_latent_layer": _NCAI | {"network": _PAPER_NETWORK | {"latent_hidden": [20]}},
 }
 # Some in fits of full length, beside "whole": what is best may differ there.
-WHOLE = {"max_steps": 4000} | _GIVEN_LAYER
+WHOLE = {"max_steps": 4000} | _network()
 WHOLE_LEADS: dict[str, dict[str, Any]] = {
     "whole": {},
-    "chosen_latent_layer_whole": {"latent_hidden": "auto"},
-    "cold_whole": {"temperature": 0.001},
+    "chosen_latent_layer_whole": _network(latent_hidden="auto"),
+    "cold_whole": {"inference__temperature": 0.001},
     # As many restarts as can be had in the same time, a third of them at 1.
     "three_temperatures_whole": {
-        "temperature": (0.001, 0.1, 1.0),
+        "inference__temperature": (0.001, 0.1, 1.0),
         "n_restarts": 15,
-        "n_folds": 5,
+        "inference__n_folds": 5,
     },
 }
 # Which of several held-out rows choose, split by split: size, latents, their layer.
@@ -101,7 +122,12 @@ _NOISES = tuple({"noise_variance": noise} for noise in (0.1, 0.01))
 OUR_GRIDS: dict[str, tuple[dict[str, Any], ...]] = {
     "mfvi": _NOISES,
     "ncai": tuple(
-        noise | {"hz_tolerance": t, "input_tolerance": x, "target_tolerance": y}
+        noise
+        | {
+            "inference__hz_tolerance": t,
+            "inference__input_tolerance": x,
+            "inference__target_tolerance": y,
+        }
         for noise, t, x, y in itertools.product(
             _NOISES, (0.01, 0.0003), (0.1, 0.5), (0.5, 1.0)
         )
@@ -169,18 +195,42 @@ def our_settings(method: str, dataset: str) -> dict[str, Any]:
     """Arguments of the estimator; the paper's methods have its networks and units."""
     settings = dict(OURS[method])
     if settings.get("inference") == "iwae":
-        from ncai.fitting.settings import METHOD_PRESETS
-
-        settings = METHOD_PRESETS["default", "marginal"] | settings
+        settings = _as_marginal() | settings
     if settings.get("preset") == "paper":
         source = source_of(dataset)
         settings["hidden"] = HIDDEN.get(source, _BOSTON_HIDDEN)
         if source in FIXED_LATENT_VARIANCE:
-            settings["latent_variance"] = FIXED_LATENT_VARIANCE[source]
+            settings["inference__latent_variance"] = FIXED_LATENT_VARIANCE[source]
         if source in (*FIXED_LATENT_VARIANCE, "bimodal"):
             settings["standardize"] = False
         settings |= paper_point(method, source) or {}
     return settings
+
+
+def estimator_of(settings: dict[str, Any], **more: Any) -> "BNNLVRegressor":
+    """The estimator that settings in JSON's form describe."""
+    from ncai.estimators.bnn_lv import BNNLVRegressor
+    from ncai.model.networks import MLP
+
+    settings = dict(settings)
+    if "network" in settings:
+        settings["network"] = MLP(**settings["network"])
+    return BNNLVRegressor(**more).set_params(**settings)
+
+
+def _as_marginal() -> dict[str, Any]:
+    """What "marginal" has by default, as settings for "iwae"."""
+    from ncai.inference.iwae import IWAE
+    from ncai.inference.marginal import Marginal
+
+    preset = Marginal.presets["default"]
+    names = ("n_restarts", "target_transform", "rounding", "keep")
+    own = {
+        f"inference__{name}": value
+        for name, value in preset.method.items()
+        if name in IWAE().get_params()
+    }
+    return {name: getattr(preset, name) for name in names} | own
 
 
 def our_grid(method: str, dataset: str) -> tuple[dict[str, Any], ...]:
@@ -197,10 +247,7 @@ def digest_of(method: str, dataset: str) -> str:
     """
     if method in PEERS:
         return _digest_of_code((PEER_FOLDER / PEERS[method][0]).read_text())
-    from ncai.estimators.bnn_lv import BNNLVRegressor
-    from ncai.fitting.settings import resolve
-
-    filled = resolve(BNNLVRegressor(**our_settings(method, dataset)).get_params(False))
+    filled = estimator_of(our_settings(method, dataset)).resolved_settings().to_dict()
     grid = our_grid(method, dataset)
     chosen_from = (*grid, "conformal") if method in CONFORMAL else grid
     return _short_hash(json.dumps([filled, chosen_from], sort_keys=True, default=str))

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from benchmarks.quality.methods import estimator_of
 from ncai.estimators.bnn_lv import BNNLVRegressor
 from ncai.estimators.conformal import ConformalRegressor
 
@@ -69,7 +70,7 @@ def _fit(arrays: dict[str, np.ndarray], settings: dict, seed: int) -> BNNLVRegre
     valid = {}
     if "valid_inputs" in arrays:
         valid = {"X_valid": arrays["valid_inputs"], "y_valid": arrays["valid_targets"]}
-    model = BNNLVRegressor(**settings, random_state=seed)
+    model = estimator_of(settings, random_state=seed)
     return model.fit(arrays["train_inputs"], arrays["train_targets"], **valid)
 
 
@@ -77,7 +78,7 @@ def _guarded(
     arrays: dict[str, np.ndarray], settings: dict, seed: int
 ) -> ConformalRegressor:
     """Intervals corrected by the validation part, or by rows that are kept apart."""
-    model = BNNLVRegressor(**settings, random_state=seed)
+    model = estimator_of(settings, random_state=seed)
     rows = arrays["train_inputs"], arrays["train_targets"]
     if "valid_inputs" not in arrays:
         return ConformalRegressor(model, random_state=seed).fit(*rows)

@@ -31,7 +31,7 @@ def paper_point(method: str, source: str) -> dict[str, Any] | None:
         return {"noise_variance": of_mfvi}
     return {
         "noise_variance": noise,
-        "hz_tolerance": hz,
-        "input_tolerance": inputs,
-        "target_tolerance": targets,
+        "inference__hz_tolerance": hz,
+        "inference__input_tolerance": inputs,
+        "inference__target_tolerance": targets,
     }

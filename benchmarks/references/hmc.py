@@ -23,14 +23,9 @@ import numpy as np
 from blackjax.adaptation.staged_adaptation import build_schedule
 
 from ncai.datasets import make_dataset
-from ncai.inference.hmc import (
-    CHUNK_DRAWS,
-    HMC,
-    _keys,
-    check_points,
-    judge_mixing,
-    predictive_summary,
-)
+from ncai.inference.base import Training
+from ncai.inference.hmc import CHUNK_DRAWS, HMC, _keys
+from ncai.inference.mixing import check_points, judge_mixing, predictive_summary
 from ncai.inference.nuts import (
     DrawInfo,
     Target,
@@ -40,7 +35,8 @@ from ncai.inference.nuts import (
     warm_start,
     warmup_chunk,
 )
-from ncai.model.bnn_lv import Model, Variance, initial_priors
+from ncai.model.bnn_lv import Model, Variance
+from ncai.model.empirical_bayes import initial_priors
 from ncai.model.networks import MLP, FlatNetwork
 from ncai.model.quadrature import latent_rule
 from ncai.runtime.atomic_write import replacing
@@ -81,7 +77,7 @@ def make_target(options) -> tuple[HMC, Target, Unknowns]:
         Variance(jnp.asarray(1.0)),
         Variance(jnp.asarray([0.1])),
     )
-    method = HMC(num_chains=options.chains)
+    method = HMC(n_chains=options.chains).resolved("paper")
     key = jax.random.key(options.seed)
     if options.start:
         weights = jnp.asarray(np.load(options.start)["weights"][:, -1])
@@ -92,7 +88,7 @@ def make_target(options) -> tuple[HMC, Target, Unknowns]:
         )
         priors = initial_priors(key, model)  # all are fixed
     else:
-        position, priors = method._starts(key, model, data, Driver())
+        position, priors = method._starts(key, model, data, Training(), Driver())
     rule = None
     if options.kind == "marginal":
         rule = latent_rule(1, options.nodes)

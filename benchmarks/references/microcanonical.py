@@ -32,7 +32,7 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from scipy.stats import spearmanr
 
 from benchmarks.references import hmc
-from ncai.inference.hmc import check_points, judge_mixing, predictive_summary
+from ncai.inference.mixing import check_points, judge_mixing, predictive_summary
 from ncai.inference.nuts import DrawInfo, Target
 from ncai.study.engine.cells import SCALES
 from ncai.study.engine.store import Store

@@ -13,8 +13,9 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ncai.inference.base import Training
-from ncai.inference.mean_field import MeanFieldVI
+from ncai.inference.base import Method, Training
+from ncai.inference.mean_field import MFVI
+from ncai.inference.ncai import NCAI
 from ncai.model.bnn_lv import Model, Variance
 from ncai.model.networks import MLP, FlatNetwork
 from ncai.objectives.penalties import Penalties
@@ -44,11 +45,12 @@ class DoubleSumPenalties(Penalties):
         return found | {"hz": henze_zirkler_double_sum(latents)}
 
 
-PENALTIES = {
-    "mfvi": None,
-    "ncai": Penalties(offdiagonal_weight=0.0),
-    "ncai_double_sum": DoubleSumPenalties(offdiagonal_weight=0.0),
-}
+class DoubleSumNCAI(NCAI):
+    """NCAI with these penalties."""
+
+    def penalties_of(self, restart: int) -> Penalties:
+        """The penalties of a restart."""
+        return DoubleSumPenalties(**vars(super().penalties_of(restart)))
 
 
 def make_setting(task: dict) -> tuple[Model, Data]:
@@ -69,14 +71,13 @@ def make_setting(task: dict) -> tuple[Model, Data]:
     return model, data
 
 
-def make_method(task: dict) -> MeanFieldVI:
-    """Mean-field inference from a random start."""
-    training = Training(
-        num_restarts=task["restarts"],
-        max_steps=task["steps"],
-        learning_rate=task["learning_rate"],
-    )
-    return MeanFieldVI(training, penalties=PENALTIES[task["method"]])
+def make_method(task: dict) -> Method:
+    """Mean-field inference from a random start, with or without penalties."""
+    shared = {"learning_rate": task["learning_rate"], "start": "random"}
+    if task["method"] == "mfvi":
+        return MFVI(**shared).resolved("paper")
+    penalised = NCAI if task["method"] == "ncai" else DoubleSumNCAI
+    return penalised(offdiagonal_weight=0.0, **shared).resolved("paper")
 
 
 def main() -> None:
@@ -85,10 +86,11 @@ def main() -> None:
         task = json.load(file)
     model, data = make_setting(task)
     method = make_method(task)
+    training = Training(num_restarts=task["restarts"], max_steps=task["steps"])
     seconds, values = [], np.zeros((0, 0))
     for seed in range(2):
         started = time.perf_counter()
-        fit = method.fit(jax.random.key(seed), model, data)
+        fit = method.fit(jax.random.key(seed), model, data, training)
         jax.block_until_ready(fit.posterior)
         seconds.append(time.perf_counter() - started)
         values = fit.history["elbo"]

@@ -14,15 +14,13 @@ import jax.numpy as jnp
 import numpy as np
 
 from ncai.datasets import make_dataset
-from ncai.fitting.fit import Rows
-from ncai.fitting.noise_recalibration import score_rows
-from ncai.inference.base import Inference, Training
+from ncai.fitting.member_scores import score_rows
+from ncai.inference.base import Method, Training
 from ncai.inference.marginal import Marginal
-from ncai.inference.mean_field import MeanFieldVI
+from ncai.inference.ncai import NCAI
 from ncai.model.bnn_lv import Model, Variance
 from ncai.model.networks import MLP, FlatNetwork
-from ncai.objectives.penalties import Penalties
-from ncai.types import Data
+from ncai.types import Data, TrainingRows
 
 PAPER_STEPS = 30_000
 MARGINAL_STEPS = (250, 500, 750, 1000, 1250, 1500, 2000, 2500, 3000, 4000)
@@ -59,13 +57,13 @@ def _one_set(say, name: str, repeats: int) -> dict:
         Variance(jnp.asarray([noise]), "variational", 1.0, 0.02),
     )
     valid = parts.valid
-    rows = Rows(valid.inputs, valid.targets, np.ones(len(valid.inputs)))
+    rows = TrainingRows(valid.inputs, valid.targets, np.ones(len(valid.inputs)))
 
-    def measure(method: Inference, model: Model) -> tuple[float, float]:
+    def measure(method: Method, model: Model, steps: int) -> tuple[float, float]:
         seconds, score = [], 0.0
         for call in range(repeats + 1):
             started = time.perf_counter()
-            fit = method.fit(jax.random.key(0), model, data)
+            fit = method.fit(jax.random.key(0), model, data, Training(max_steps=steps))
             jax.block_until_ready(fit.posterior)
             if call:
                 seconds.append(time.perf_counter() - started)
@@ -77,22 +75,20 @@ def _one_set(say, name: str, repeats: int) -> dict:
         score = float(np.max(scores))
         return float(np.median(seconds)), score
 
-    ncai = MeanFieldVI(
-        Training(max_steps=PAPER_STEPS), start="ncai", penalties=Penalties()
-    )
-    seconds, target = measure(ncai, paper)
+    seconds, target = measure(NCAI().resolved("paper"), paper, PAPER_STEPS)
     result = {
         "set": name,
         "ncai": {"steps": PAPER_STEPS, "seconds": seconds, "validation": target},
         "marginal": [],
     }
     for steps in MARGINAL_STEPS:
-        training = Training(
-            max_steps=steps,
+        method = Marginal(
             learning_rate=0.1,  # for so few steps; the default preset has more
             schedule="cosine",
-        )
-        took, score = measure(Marginal(training, temperatures=(0.1,)), learned)
+            temperature=0.1,
+            noise_starts=(noise,),
+        ).resolved("paper")
+        took, score = measure(method, learned, steps)
         result["marginal"].append(
             {"steps": steps, "seconds": took, "validation": score}
         )

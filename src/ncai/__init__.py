@@ -7,7 +7,7 @@ Names are loaded when first used, so that importing the package costs nothing.
 
 from importlib import import_module
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 _HOMES = {
     "BNNLVRegressor": "estimators.bnn_lv",
@@ -16,6 +16,17 @@ _HOMES = {
     "Decomposition": "predictive.decomposition",
     "LatentDiagnosis": "diagnostics.latent_diagnosis",
     "LatentPosterior": "inference.latents",
+    "Marginal": "inference.marginal",
+    "IWAE": "inference.iwae",
+    "NCAI": "inference.ncai",
+    "NCAI0": "inference.ncai",
+    "MFVI": "inference.mean_field",
+    "MAP": "inference.map",
+    "HMC": "inference.hmc",
+    "HMCMarginal": "inference.hmc",
+    "Method": "inference.base",
+    "register": "inference.registry",
+    "Settings": "fitting.settings",
     "MLP": "model.networks",
     "Network": "model.networks",
     "TableModel": "tables.model",

@@ -1,7 +1,7 @@
 """The plain values that flow from one part of the package to the next."""
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
 import numpy as np
 from jaxtyping import Array, Float
@@ -45,7 +45,13 @@ class WeightDraws(NamedTuple):
 
 @dataclass(frozen=True)
 class Rows:
-    """Rows in the units of training, as NumPy arrays."""
+    """Rows as NumPy arrays; each subclass states the one unit that its values have.
+
+    Args:
+        inputs: `[N, D]`.
+        targets: `[N, L]`.
+        weights: `[N]`, how often each row counts.
+    """
 
     inputs: np.ndarray
     targets: np.ndarray
@@ -54,6 +60,18 @@ class Rows:
     def __len__(self) -> int:
         return len(self.inputs)
 
-    def pick(self, index) -> "Rows":
+    def pick(self, index) -> Self:
         """Only these rows."""
-        return Rows(self.inputs[index], self.targets[index], self.weights[index])
+        return type(self)(self.inputs[index], self.targets[index], self.weights[index])
+
+
+class RawRows(Rows):
+    """Rows as the user gave them: X and y in their own units, y perhaps rounded."""
+
+
+class ContinuousRows(Rows):
+    """Rows in the user's units whose rounded targets have been dequantised."""
+
+
+class TrainingRows(Rows):
+    """Rows in the units of training: standardised, y dequantised and transformed."""

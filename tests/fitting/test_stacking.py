@@ -11,6 +11,7 @@ from scipy.special import logsumexp
 
 from ncai import BNNLVRegressor
 from ncai.fitting.fit import draw_folds, without_own_fold
+from ncai.fitting.member_scores import score_rows
 from ncai.fitting.noise_recalibration import (
     OF_GROUPS,
     OF_MIXTURE,
@@ -18,17 +19,18 @@ from ncai.fitting.noise_recalibration import (
     for_more_members,
     log_probs_on_grid,
     mix,
-    score_rows,
     width_of_mixture,
     widths_by_group,
 )
 from ncai.fitting.settings import resolve, restart_temperatures
 from ncai.fitting.stacking import _far_behind, _group_shares, _groups, join_fits
 from ncai.inference.posterior import Fit
-from ncai.model.bnn_lv import Model, Variance, initial_priors_of
+from ncai.model.bnn_lv import Model, Variance
+from ncai.model.empirical_bayes import initial_priors_of
 from ncai.model.networks import MLP, FlatNetwork
 from ncai.objectives.elbo import DeterministicError
-from ncai.training.driver import Driver, Stage
+from ncai.training.driver import Driver
+from ncai.training.stage import Stage
 from ncai.training.step import initial_state
 from ncai.types import Data, Rows
 

@@ -14,8 +14,8 @@ from sklearn.exceptions import NotFittedError
 
 from ncai import BNNLVRegressor, BNNRegressor, FitFailedError, make_dataset
 from ncai.estimators import bnn_lv as estimators
-from ncai.fitting.fit import hold_out, padded_size
-from ncai.fitting.noise_recalibration import score_rows
+from ncai.fitting.holdout import hold_out, padded_size
+from ncai.fitting.member_scores import score_rows
 from ncai.fitting.settings import METHOD_PRESETS, METHODS, PRESETS, resolve
 from ncai.fitting.stacking import stacking_weights
 from ncai.inference import hmc, nuts

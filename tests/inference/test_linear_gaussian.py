@@ -18,15 +18,9 @@ from ncai.inference.hmc import HMC
 from ncai.inference.map import MAP
 from ncai.inference.mean_field import MeanFieldVI
 from ncai.inference.posterior import GaussianPosterior
-from ncai.model.bnn_lv import (
-    Model,
-    NoiseMoments,
-    PriorState,
-    Variance,
-    empirical_variance,
-    log_joint_terms,
-    update_priors,
-)
+from ncai.model.bnn_lv import Model, NoiseMoments, PriorState, Variance
+from ncai.model.empirical_bayes import empirical_variance, update_priors
+from ncai.model.log_joint import log_joint_terms
 from ncai.model.mean_field import (
     MeanField,
     gaussian_kl,

@@ -7,7 +7,7 @@ import pytest
 from scipy.stats import multivariate_normal, norm
 
 from ncai import BNNLVRegressor
-from ncai.inference.base import Training, mean_field_at
+from ncai.inference.base import Training
 from ncai.inference.marginal import (
     NODES,
     REACH,
@@ -15,7 +15,9 @@ from ncai.inference.marginal import (
     even_batches,
     in_batches,
 )
-from ncai.model.bnn_lv import Model, NoiseMoments, Variance, initial_priors
+from ncai.inference.starts import mean_field_at
+from ncai.model.bnn_lv import Model, NoiseMoments, Variance
+from ncai.model.empirical_bayes import initial_priors
 from ncai.model.mean_field import MeanField, raw_scale_of
 from ncai.model.networks import MLP, FlatNetwork
 from ncai.model.quadrature import latent_rule, marginal_log_likelihood

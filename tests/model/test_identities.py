@@ -11,7 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ncai.model.bnn_lv import Model, PriorState, Variance, log_joint_terms
+from ncai.model.bnn_lv import Model, PriorState, Variance
+from ncai.model.log_joint import log_joint_terms
 from ncai.model.networks import ACTIVATIONS, MLP, FlatNetwork
 from ncai.types import Data, Unknowns
 

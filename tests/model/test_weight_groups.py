@@ -6,9 +6,8 @@ import numpy as np
 import pytest
 
 from ncai import BNNLVRegressor
-from ncai.model.bnn_lv import (
-    Model,
-    Variance,
+from ncai.model.bnn_lv import Model, Variance
+from ncai.model.empirical_bayes import (
     empirical_variance,
     initial_priors,
     log_hyperprior,

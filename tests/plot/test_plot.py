@@ -12,8 +12,8 @@ import pytest
 
 from ncai import plot
 from ncai.datasets import make_dataset
-from ncai.fitting.fit import Rows
 from ncai.inference.latents import LatentPosterior
+from ncai.types import Rows
 from report_models import one_input, three_inputs
 
 

@@ -8,7 +8,7 @@ import pytest
 from scipy.stats import norm
 
 from ncai.datasets import make_dataset
-from ncai.fitting.fit import to_data
+from ncai.fitting.holdout import to_data
 from ncai.inference.base import Training
 from ncai.inference.iwae import ImportanceWeighted
 from ncai.inference.latents import infer_latents

@@ -12,18 +12,21 @@ import numpy as np
 import pytest
 
 from ncai.estimators._progress import SHORT_NAMES, describe
-from ncai.inference.base import Training, mean_field_at, random_point
+from ncai.inference.base import Training
 from ncai.inference.hmc import HMC
 from ncai.inference.map import MAP
 from ncai.inference.mean_field import MEANS_HELD, MeanFieldVI
 from ncai.inference.nuts import window_adaptation
-from ncai.model.bnn_lv import Model, Variance, initial_priors
+from ncai.inference.starts import mean_field_at, random_point
+from ncai.model.bnn_lv import Model, Variance
+from ncai.model.empirical_bayes import initial_priors
 from ncai.model.networks import MLP, FlatNetwork
 from ncai.objectives.elbo import DeterministicError, NegativeElbo
 from ncai.objectives.penalties import Penalties
 from ncai.runtime.interrupt import noting_ctrl_c
-from ncai.training.driver import CHUNK_STEPS, Driver, FitFailedError, Stage
+from ncai.training.driver import CHUNK_STEPS, Driver, FitFailedError
 from ncai.training.groups import stack_objectives
+from ncai.training.stage import Stage
 from ncai.training.step import initial_state, run_chunk
 from ncai.types import Data
 

@@ -145,10 +145,11 @@ def fit(
         "max_steps": max_steps,
         "time_limit": options.parse_duration(time_limit),
         "target_transform": transform,
-        "validation_fraction": valid_rows if isinstance(valid_rows, float) else None,
         "random_state": options.check_seed(seed),
         "progress": sys.stderr.isatty() and not quiet,
     }
+    if isinstance(valid_rows, float):
+        settings["inference__validation_fraction"] = valid_rows
     names = options.parse_names(features), options.parse_names(drop)
 
     from rich.console import Console

@@ -39,11 +39,11 @@ def history_of(model_or_history) -> tuple[Mapping[str, Any], int | None]:
 
 
 def _of_the_main_fit(model) -> Mapping[str, Any] | None:
-    """The history of the main fit: trials and snapshots have steps of their own."""
+    """The history of the main fit: a trial has steps of its own."""
     history = getattr(model, "history_", None)
-    if history is None or model.settings_["inference"] in ("hmc", "hmc_marginal"):
+    if history is None or model.settings_.method.supports.sampling:
         return history
-    count = model.settings_["n_restarts"]
+    count = model.settings_.n_restarts
     return {
         name: np.asarray(values)[:, :count] if np.ndim(values) == 2 else values
         for name, values in history.items()
@@ -69,20 +69,16 @@ def restart_shares(model) -> np.ndarray | None:
 
 
 def restart_kinds(model) -> list[str]:
-    """The part of training that each restart belongs to: "main", "trial" or "snapshot".
+    """The part of training that each restart belongs to: "main" or "trial".
 
-    They come in the estimator's order: the main fit, the trial, the snapshots.
+    They come in the estimator's order: the main fit, and then the trial.
     """
-    count, full = len(model.restart_scores_), int(model.settings_["n_restarts"])
+    count, full = len(model.restart_scores_), model.settings_.n_restarts
     in_trial = [why.startswith("trial ") for why in model.stop_reasons_ or []]
-    tried = any(in_trial)
-    if tried and all(in_trial):  # no time was left for the main fit
+    if in_trial and all(in_trial):  # no time was left for the main fit
         return ["trial"] * count
-    more = max(count - full, 0)
-    # A trial has no more restarts than the main fit, and a snapshot as many.
-    snapshots = (more - 1 if tried and more else more) // full * full
-    trials = more - snapshots
-    return ["main"] * (count - more) + ["trial"] * trials + ["snapshot"] * snapshots
+    num_trial = max(count - full, 0)
+    return ["main"] * (count - num_trial) + ["trial"] * num_trial
 
 
 def terms_of(history: Mapping[str, Any]) -> list[str]:

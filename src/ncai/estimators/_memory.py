@@ -2,10 +2,9 @@
 
 import os
 import warnings
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
+from ncai.fitting.settings import Settings
 from ncai.model.networks import MLP, FlatNetwork
 from ncai.predictive.row_map import BLOCK_COMPONENTS, BLOCK_ROWS
 from ncai.runtime.jax_setup import num_threads
@@ -13,12 +12,6 @@ from ncai.runtime.jax_setup import num_threads
 # Copies of the hidden values of all rows that a training step holds at once: forward,
 # backward, and what lies between them (see the roofline in `ncai bench`).
 STEP_COPIES = 8
-# Parameters, gradient, two moments of Adam, the best found so far; as mean and scale.
-STATE_COPIES = 10
-RESTARTS_AT_ONCE = 5
-# Nodes of z where it is integrated out, at most; and rows that "marginal" then sees.
-LATENT_NODES = 64
-BATCH_ROWS = 256
 FLOAT = 4
 # What compiling and the programs themselves take (measured: 200 to 300 MB).
 PROGRAMS = 200_000_000
@@ -49,29 +42,20 @@ def available_memory(meminfo: str | Path = "/proc/meminfo") -> int | None:
         return None
 
 
-def fit_bytes(settings: Mapping[str, Any], network: FlatNetwork, num_rows: int) -> int:
-    """About what training holds at its largest."""
-    unknowns = network.num_weights + num_rows * network.latent_dim
+def fit_bytes(settings: Settings, network: FlatNetwork, num_rows: int) -> int:
+    """About what training holds at its largest.
+
+    The warm start sees all rows. Where z is integrated out, later steps hold a value
+    for each node of z too; the method knows how many.
+    """
     per_row = network.input_dim + network.output_dim
     data = 3 * num_rows * per_row * 2 * FLOAT
-    if settings["inference"] in ("hmc", "hmc_marginal"):
-        drawn = unknowns if settings["inference"] == "hmc" else network.num_weights
-        kept = settings["n_chains"] * settings["n_draws"] * drawn
-        at_once, samples = settings["n_chains"], 1
-    else:
-        kept = settings["n_restarts"] * STATE_COPIES * unknowns
-        groups = min(num_threads(), -(-settings["n_restarts"] // RESTARTS_AT_ONCE))
-        at_once = min(settings["n_restarts"], RESTARTS_AT_ONCE * groups)
-        samples = settings["n_mc_samples"]
-    # The warm start sees all rows. Where z is integrated out, later steps hold a value
-    # for each node of z too: of a block of rows, or of all rows without their layers.
-    values = num_rows * samples * hidden_values(network)
-    if settings["inference"] == "marginal":
-        nodes = LATENT_NODES * hidden_values(network)
-        values = max(values, min(num_rows, BATCH_ROWS) * nodes)
-    elif settings["inference"] == "hmc_marginal":
-        values += num_rows * LATENT_NODES
-    return PROGRAMS + data + FLOAT * (kept + STEP_COPIES * at_once * values)
+    held = settings.method.footprint(
+        network, hidden_values(network), num_rows, settings.n_restarts
+    )
+    return (
+        PROGRAMS + data + FLOAT * (held.kept + STEP_COPIES * held.at_once * held.values)
+    )
 
 
 def prediction_bytes(

@@ -3,8 +3,9 @@
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
-from ncai.training.driver import Progress
+from ncai.training.history import Progress
 
 SHORT_NAMES = {
     "expected_log_likelihood": "loglik",
@@ -45,6 +46,27 @@ def progress_bar(show: bool) -> Iterator[Callable[[Progress], None] | None]:
     if not show:
         yield None
         return
+    tasks: dict[str, Any] = {}
+    with _new_bar() as bar:
+
+        def tell(progress: Progress) -> None:
+            if progress.stage not in tasks:
+                for task in tasks.values():
+                    bar.stop_task(task)
+                tasks[progress.stage] = bar.add_task(
+                    progress.stage, total=progress.max_steps, terms=""
+                )
+            bar.update(
+                tasks[progress.stage],
+                completed=progress.step,
+                terms=describe(progress),
+            )
+
+        yield tell
+
+
+def _new_bar():
+    """Stage, bar, steps, times and terms; on a narrow terminal the terms give way."""
     from rich.console import Console
     from rich.progress import (
         BarColumn,
@@ -60,48 +82,19 @@ def progress_bar(show: bool) -> Iterator[Callable[[Progress], None] | None]:
 
     console = Console(file=sys.stderr)
     bar_width = 24 if console.width >= 100 else 8
-    # On a narrow terminal the terms give way, not the times.
-    bar = RichProgress(
-        TextColumn(
-            "{task.description}",
-            table_column=Column(
-                no_wrap=True, min_width=10, max_width=20, overflow="ellipsis"
-            ),
-        ),
-        BarColumn(
-            bar_width=None,
-            table_column=Column(no_wrap=True, min_width=8, max_width=bar_width),
-        ),
-        TextColumn(
-            "{task.completed:.0f}/{task.total:.0f}",
-            justify="right",
-            table_column=fixed(11),
-        ),
+    name = Column(no_wrap=True, min_width=10, max_width=20, overflow="ellipsis")
+    bar = Column(no_wrap=True, min_width=8, max_width=bar_width)
+    terms = Column(no_wrap=True, overflow="ellipsis", ratio=1)
+    steps = "{task.completed:.0f}/{task.total:.0f}"
+    return RichProgress(
+        TextColumn("{task.description}", table_column=name),
+        BarColumn(bar_width=None, table_column=bar),
+        TextColumn(steps, justify="right", table_column=fixed(11)),
         TextColumn("in", table_column=fixed(2)),
         TimeElapsedColumn(table_column=fixed(7)),
         TextColumn("left", table_column=fixed(4)),
         TimeRemainingColumn(table_column=fixed(7)),
-        TextColumn(
-            "{task.fields[terms]}",
-            table_column=Column(no_wrap=True, overflow="ellipsis", ratio=1),
-        ),
+        TextColumn("{task.fields[terms]}", table_column=terms),
         console=console,
         expand=True,
     )
-    tasks: dict[str, object] = {}
-    with bar:
-
-        def tell(progress: Progress) -> None:
-            if progress.stage not in tasks:
-                for task in tasks.values():
-                    bar.stop_task(task)  # pyright: ignore[reportArgumentType]
-                tasks[progress.stage] = bar.add_task(
-                    progress.stage, total=progress.max_steps, terms=""
-                )
-            bar.update(
-                tasks[progress.stage],  # pyright: ignore[reportArgumentType]
-                completed=progress.step,
-                terms=describe(progress),
-            )
-
-        yield tell

@@ -56,7 +56,7 @@ def given_start(start, network: FlatNetwork, num_rows: int) -> Unknowns | None:
     return Unknowns(weights, latents, np.zeros(0))  # pyright: ignore
 
 
-def of_the_size(networks: list[FlatNetwork], start) -> list[FlatNetwork]:
+def networks_of_start(networks: list[FlatNetwork], start) -> list[FlatNetwork]:
     """The networks to try: with a start by value, the one that has its weights."""
     if not isinstance(start, dict) or "weights" not in start:
         return networks

@@ -11,7 +11,7 @@ from safetensors import SafetensorError, safe_open
 from ncai.runtime.atomic_write import require_file
 
 FORMAT = "ncai-model"
-FORMAT_VERSION = 1
+FORMAT_VERSION = 2
 CHECKSUM = "sha256"
 
 
@@ -46,6 +46,17 @@ def read_table_part(path) -> dict[str, Any] | None:
     """What `ncai fit` wrote beside the estimator; None of a model saved in Python."""
     header, _ = read_file(path)
     return header.get("table")
+
+
+def flat_settings(header: dict[str, Any]) -> dict[str, Any]:
+    """All settings by name, with those that the preset filled in."""
+    settings = dict(header.get("settings") or {})
+    method = settings.pop("method", None)
+    if method is None:  # files of version 0.1 are flat
+        return {**(header.get("params") or {}), **settings}
+    network = header.get("mlp") or {"network": header.get("custom_network")}
+    own = method.get("settings") or {}
+    return {"inference": method.get("name")} | settings | network | own
 
 
 def checksum(header: dict, arrays: dict[str, np.ndarray]) -> str:

@@ -1,84 +1,29 @@
-"""How wide the output noise of a mixture should be, by rows that it did not learn from.
+"""Noise recalibration: how wide the output noise of a mixture should be.
 
-Each restart learns a width of the noise that fits its own errors on the rows it is
-trained on. On other rows it errs by more, the more the colder its posterior is, and now
-and then by much more. A mixture of many restarts, in turn, errs less than any of them,
-but adds to each one's noise what they disagree by. So widths are chosen twice: for each
-group of restarts alone, a factor and a spread (widths that differ from draw to draw,
-which makes tails heavier); and then one more factor for all of them together. With
-folds rows are judged by fewer restarts than predict: `for_more_members` allows for it.
+Each member learns a width of the noise that fits its own errors on the rows it is
+trained on. On other rows it errs by more, the more so the colder its posterior is, and
+now and then by much more. A mixture of many members, in turn, errs less than any of
+them, but adds their disagreement to the noise of each. So held-out rows choose widths
+twice: for each group of members alone, a factor and a spread (widths that differ from
+draw to draw, which makes tails heavier); and then one more factor for all of them
+together. With folds a row is judged by fewer members than predict it;
+`factor_for_more_members` allows for that.
 """
 
 import itertools
-from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float, Int
-from scipy import stats
-from scipy.special import logsumexp
 
-from ncai.inference.posterior import Posterior
-from ncai.model.latent_nodes import latent_nodes, tail_nodes
-from ncai.predictive import row_statistics
-from ncai.predictive.row_map import map_mixtures
-from ncai.types import Rows
-
-NUM_DRAWS, NUM_LATENT_DRAWS = 64, 32
-
-
-@dataclass(frozen=True, eq=False)
-class NoiseGrid:
-    """Widths that are tried, the first being what was learned.
-
-    Args:
-        factors: of the learned width (a standard deviation).
-        spreads: standard deviations of the logarithm of its square between draws.
-    """
-
-    factors: Float[np.ndarray, "G"]
-    spreads: Float[np.ndarray, "G"]
-
-    def nodes(self) -> Float[np.ndarray, "J"]:
-        """Factors at which densities are computed: all others are mixtures of them."""
-        plain = self.factors[self.spreads == 0]
-        if not self.spreads.any():
-            return plain
-        return np.concatenate([_NODES, plain[~np.isin(plain, _NODES)]])
-
-    def at_all(self, at_nodes: Float[np.ndarray, "J N"]) -> Float[np.ndarray, "G N"]:
-        """Log densities at every width, from those at the nodes."""
-        nodes = self.nodes()
-        found = np.empty((len(self.factors), at_nodes.shape[1]))
-        top = at_nodes.max(axis=0)
-        densities = np.exp(at_nodes[: len(_NODES)] - top)
-        for i, (factor, spread) in enumerate(
-            zip(self.factors, self.spreads, strict=True)
-        ):
-            if spread == 0:
-                found[i] = at_nodes[np.flatnonzero(nodes == factor)[0]]
-            else:
-                with np.errstate(divide="ignore"):
-                    found[i] = np.log(_node_shares(factor, spread) @ densities) + top
-        return found
-
-
-# Half octaves. A width that varies is an integral over these: they lie one standard
-# deviation of the least spread apart, where the trapezoidal rule is all but exact.
-_NODES = 2.0 ** (np.arange(-12, 21) / 2)
-
-
-def _node_shares(factor: float, spread: float) -> Float[np.ndarray, "J"]:
-    """Shares of the nodes where log variances are N(2 log factor, spread^2).
-
-    What lies beyond the first or the last node goes to that.
-    """
-    places = 2 * np.log(_NODES / factor) / spread
-    half = 0.5 * (places[1] - places[0])
-    shares = stats.norm.pdf(places)
-    shares *= 2 * half
-    shares[0] = stats.norm.cdf(places[0] + half)
-    shares[-1] = stats.norm.sf(places[-1] - half)
-    return shares / shares.sum()
+from ncai.fitting.member_scores import (
+    AS_LEARNED,
+    Judge,
+    NoiseGrid,
+    mean_of_known,
+    mix,
+)
+from ncai.fitting.settings import Settings
+from ncai.inference.posterior import GaussianPosterior
 
 
 def _all_pairs(factors, spreads) -> NoiseGrid:
@@ -87,7 +32,6 @@ def _all_pairs(factors, spreads) -> NoiseGrid:
     return NoiseGrid(*np.array(pairs).T)
 
 
-AS_LEARNED = NoiseGrid(np.ones(1), np.zeros(1))
 # Of a group alone: half octaves. Cold networks fit their rows so well that their noise
 # is far too narrow for others, most of the time a little, sometimes by much.
 _FACTORS = 2.0 ** (np.arange(-8, 11) / 2)
@@ -98,6 +42,37 @@ _COMMON = np.array([1.0, 0.84, 0.71, 0.59, 0.5, 0.42, 0.35, 0.3, 0.25, 1.19])
 # However much members disagree, no mixture is trusted to need less than half of that.
 _MOST_NARROWING = 0.5
 OF_MIXTURE = NoiseGrid(_COMMON, np.zeros(len(_COMMON)))
+
+
+def widths_to_try(settings: Settings, posterior: GaussianPosterior) -> NoiseGrid:
+    """The widths that a group of members may have: as learned, or a whole grid."""
+    if not settings.recalibrates_noise:
+        return AS_LEARNED
+    variational = posterior.model.noise_variance.mode == "variational"
+    return OF_GROUPS if variational else OF_GROUPS_WITHOUT_SPREAD
+
+
+def recalibrate_mixture(
+    posterior: GaussianPosterior,
+    judge: Judge,
+    living: Int[np.ndarray, "members"],
+    shares: Float[np.ndarray, "members"],
+) -> tuple[GaussianPosterior, Float[np.ndarray, "R N"]]:
+    """One more factor for all members, and the log densities at it.
+
+    With folds a row is held out by one member of a group. Stacking weights that leave
+    one group only would make the width that of a member alone, not of the many which
+    predict together; so there all groups count the same.
+    """
+    on_grid = judge.log_probs(posterior, OF_MIXTURE)
+    counts = shares if judge.holdout.folds is None else np.ones(len(living))
+    best = width_of_mixture(on_grid[:, living], counts, judge.row_weights)
+    num_judges = np.mean(np.sum(~np.isnan(on_grid[best][living]), axis=0))
+    factor = factor_for_more_members(
+        float(OF_MIXTURE.factors[best]), float(num_judges), len(living)
+    )
+    every = np.ones(posterior.num_components)
+    return posterior.with_noise(factor * every, 0 * every), on_grid[best]
 
 
 def widths_by_group(
@@ -126,7 +101,7 @@ def width_of_mixture(
     return 0 if np.isnan(scores).all() else int(np.nanargmax(scores))
 
 
-def for_more_members(factor: float, judges: float, members: int) -> float:
+def factor_for_more_members(factor: float, judges: float, members: int) -> float:
     """The factor for a mixture of so many members, from that for the few that judged.
 
     With folds a row is held out by a few restarts, and predicted by many more. Let
@@ -139,52 +114,3 @@ def for_more_members(factor: float, judges: float, members: int) -> float:
         return factor
     excess = (1 - factor**2) * (1 - 1 / members) / (1 - 1 / judges)
     return max(np.sqrt(max(1 - excess, 0.0)), _MOST_NARROWING * factor)
-
-
-def mix(log_probs: Float[np.ndarray, "R N"], shares: Float[np.ndarray, "R"]):
-    """Log density of rows under those restarts that did not learn from them, [N]."""
-    counts = ~np.isnan(log_probs)
-    weights = np.where(counts, shares[:, None], 0.0)
-    filled = np.where(counts, log_probs, -np.inf)
-    total = weights.sum(axis=0)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        mixed = logsumexp(filled, axis=0, b=weights) - np.log(total)
-    return np.where(total > 0, mixed, np.nan)
-
-
-def mean_of_known(
-    log_probs: Float[np.ndarray, "N"], row_weights: Float[np.ndarray, "N"]
-) -> float:
-    """The average over rows that were held out; NaN if there are none."""
-    known = ~np.isnan(log_probs)
-    total = row_weights[known].sum()
-    return float(row_weights[known] @ log_probs[known] / total) if total else np.nan
-
-
-def log_probs_on_grid(
-    posterior: Posterior, rows: Rows, key, grid: NoiseGrid
-) -> Float[np.ndarray, "G N"]:
-    """Log predictive density of rows at every width, in the units of training."""
-    draws = posterior.draw(key, NUM_DRAWS)
-    network = posterior.model.network
-    count, log_weights = len(draws.weights), None
-    if network.latent_dim == 1:
-        # Rows far out must not make noise wider for want of values of z that far.
-        nodes, log_weights = tail_nodes(count, NUM_LATENT_DRAWS)
-    else:
-        nodes = latent_nodes(count, NUM_LATENT_DRAWS, network.latent_dim)
-    found = map_mixtures(
-        row_statistics.log_prob_at_scales,
-        network,
-        draws,
-        nodes,
-        rows.inputs.astype(np.float32),
-        rows.targets.astype(np.float32),
-        (np.asarray(grid.nodes(), np.float32), log_weights),
-    )
-    return grid.at_all(found.T)
-
-
-def score_rows(posterior: Posterior, rows: Rows, key) -> Float[np.ndarray, "N"]:
-    """Log predictive density of rows, in the units of training."""
-    return log_probs_on_grid(posterior, rows, key, AS_LEARNED)[0]

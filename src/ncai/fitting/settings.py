@@ -1,299 +1,217 @@
-"""Presets, and the way from an estimator's arguments to a model and a method.
-
-A preset fills what the user leaves None; what the user gives wins.
-"""
+"""The settings of one fit: an estimator's arguments, resolved and checked once."""
 
 from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
-import jax.numpy as jnp
 import numpy as np
 
-from ncai.fitting.setting_checks import (
-    COUNTS,
-    COUNTS_FROM_ZERO,
-    PENALISED,
-    check,
-    layer_widths,
-    one_of,
-)
-from ncai.inference.base import Inference, Training
-from ncai.inference.iwae import ImportanceWeighted
-from ncai.inference.map import MAP
-from ncai.inference.marginal import Marginal
-from ncai.inference.mean_field import MeanFieldVI
-from ncai.model.bnn_lv import Model, Variance
-from ncai.model.networks import FlatNetwork
-from ncai.objectives.penalties import Penalties
+from ncai.inference.base import Method, Preset, Training
+from ncai.inference.registry import METHODS, PRESETS, method_of
+from ncai.model.bnn_lv import Model
+from ncai.model.networks import MLP, FlatNetwork, Network
+from ncai.preprocessing.target_transforms import NAMES as TRANSFORMS
+from ncai.runtime import arguments
 from ncai.types import Unknowns
 
-METHODS = (
-    "map",
-    "mfvi",
-    "ncai0",
-    "ncai",
-    "marginal",
-    "iwae",
-    "hmc",
-    "hmc_marginal",
-)
-# Methods under which z has its true posterior given W, or nearly so.
-EXACT_IN_LATENTS = ("marginal", "iwae", "hmc", "hmc_marginal")
-
-# The paper's network: one hidden layer, z beside x.
-_SMALL_NETWORK = {
-    "hidden": (50,),
-    "activation": "leaky_relu",
-    "latent_layer": "first",
-    "latent_hidden": (),
-    "n_restarts": 10,
-    "n_folds": 0,
-    "validation_fraction": 0.1,
-    "rounding": "ignore",
-    "tune_noise": False,
-}
-_PENALTIES = {
-    "hz_weight": 1.0,
-    "offdiagonal_weight": 10.0,
-    "dependence_weight": 1.0,
-    "hz_tolerance": 0.01,
-    "input_tolerance": 0.5,
-    "target_tolerance": 1.0,
-    "penalise": "means",
-    "ramp_fraction": 0.5,
-}
-
-PRESETS: dict[str, dict[str, Any]] = {
-    # The paper's settings: 30,000 steps of Adam at 0.01, one Monte Carlo sample,
-    # empirical Bayes for the priors, noise fixed (its grid has 0.1 and 0.01).
-    "paper": {
-        "inference": "ncai",
-        "max_steps": 30_000,
-        "learning_rate": 0.01,
-        "schedule": "constant",
-        "temperature": 1.0,
-        "n_mc_samples": 1,
-        "plateau": False,
-        "weight_variance": "empirical",
-        "weight_groups": "all",
-        "target_transform": "none",
-        "latent_variance": "empirical",
-        "noise_variance": 0.1,
-        "variance_prior": (3.0, 0.5),
-        "noise_prior": (3.0, 0.5),
-        "noise_starts": (0.1,),
-        "variance_form": "paper",
-        "keep": "best",
-        **_SMALL_NETWORK,
-        **_PENALTIES,
-    },
-    # What works unattended: learned noise under a weak prior, a rate that falls at a
-    # plateau, and a stop when that no longer helps.
-    "default": {
-        "inference": "marginal",
-        "max_steps": 20_000,
-        "learning_rate": 0.01,
-        "schedule": "constant",
-        "temperature": 1.0,
-        "n_mc_samples": 1,
-        "plateau": True,
-        "weight_variance": "empirical",
-        "weight_groups": "all",
-        "target_transform": "none",
-        "latent_variance": 1.0,
-        "noise_variance": "variational",
-        "variance_prior": (3.0, 0.5),
-        "noise_prior": (1.0, 0.02),
-        "noise_starts": (0.01, 0.03, 0.1),
-        "variance_form": "paper",
-        "keep": "best",
-        **_SMALL_NETWORK,
-        **_PENALTIES,
-    },
-}
-
-# Where a preset has other settings for a method.
-METHOD_PRESETS: dict[tuple[str, str], dict[str, Any]] = {
-    # Chosen on held-out rows of training parts: see docs/quality.md.
-    ("default", "marginal"): {
-        "hidden": (50, 50),
-        "activation": "silu",
-        "latent_layer": "last",
-        "latent_hidden": "auto",
-        "n_restarts": 16,
-        "n_folds": 8,
-        "max_steps": 4_000,
-        "learning_rate": 0.05,
-        "schedule": "cosine",
-        "temperature": (0.001, 0.1),
-        "noise_starts": (0.1,),
-        "target_transform": "auto",
-        "latent_variance": 4.0,  # wide: f starts out steep in z
-        "rounding": "auto",
-        "tune_noise": True,
-        "keep": "weighted",
-    },
-    ("default", "iwae"): {
-        "max_steps": 6_000,
-        "learning_rate": 0.03,
-        "schedule": "cosine",
-        "temperature": 0.1,
-        "noise_starts": (0.1,),
-        "n_mc_samples": 8,
-    },
-    ("paper", "iwae"): {"n_mc_samples": 8},
-}
+KEEPS = ("best", "equal", "weighted")
+ROUNDINGS = ("auto", "smooth", "ignore")
+NOISE_MODES = ("empirical", "map", "variational")
 
 
-def resolve(params: Mapping[str, Any]) -> dict[str, Any]:
-    """The arguments with the preset filled in, all checked.
+@dataclass(frozen=True)
+class Settings:
+    """What a fit is made with; every value is the one in use, none is left open.
 
-    NCAI's start and penalties act on z: without one, it is mean-field inference.
+    Args:
+        method: the method with its own settings.
+        preset: what filled in the values that the user left open.
+        latent_dim: number of latent inputs.
+        network: the network; one that offers choices has them made by held-out rows.
+        n_restarts: random starts.
+        max_steps: limit on the steps of the main training.
+        time_limit: seconds; None for no limit.
+        noise_variance: of the output, or how it is learned.
+        target_transform: of y; "auto" until held-out rows have chosen.
+        rounding: how a rounded y is treated.
+        keep: which restarts predict.
+        standardize: whether X and y are scaled.
+        rounding_steps: the steps between values of a rounded y, one for each output;
+            known after a fit.
     """
-    preset = params["preset"]
-    one_of("preset", preset, PRESETS)
-    filled = dict(params)
-    method = params["inference"]
-    if method is None:
-        method = PRESETS[preset]["inference"]
-    one_of("inference", method, METHODS)
-    if params["latent_dim"] == 0 and method in ("ncai", "ncai0", "marginal", "iwae"):
-        method = "mfvi"
-    if params["validation_fraction"] is not None and params["n_folds"] is None:
-        filled["n_folds"] = 0  # one part is held out, not each in turn
-    own = METHOD_PRESETS.get((preset, method), {})
-    for name, value in (PRESETS[preset] | own).items():
-        if filled.get(name) is None:
-            filled[name] = value
-    filled["inference"] = method
-    check(filled)
-    return filled | {name: int(filled[name]) for name in (*COUNTS, *COUNTS_FROM_ZERO)}
 
+    method: Method
+    preset: str
+    latent_dim: int
+    network: Network
+    n_restarts: int
+    max_steps: int
+    time_limit: float | None
+    noise_variance: float | str | tuple[float, ...]
+    target_transform: str
+    rounding: str
+    keep: str
+    standardize: bool
+    rounding_steps: tuple[float, ...] = ()
 
-# What latent_hidden="auto" chooses among; the first if nothing tells which is better.
-LATENT_LAYERS: tuple[tuple[int, ...], ...] = ((20,), ())
+    def __post_init__(self):
+        arguments.one_of("keep", self.keep, KEEPS)
+        transforms = ("auto", *TRANSFORMS)
+        arguments.one_of("target_transform", self.target_transform, transforms)
+        arguments.one_of("rounding", self.rounding, ROUNDINGS)
+        arguments.whole_number("n_restarts", self.n_restarts)
+        arguments.whole_number("max_steps", self.max_steps)
+        arguments.flag("standardize", self.standardize)
+        if self.time_limit is not None:
+            arguments.positive("time_limit", self.time_limit)
+        noise = self.noise_variance
+        arguments.variance("noise_variance", noise, NOISE_MODES, may_be_several=True)
+        self._check_support()
 
+    def _check_support(self) -> None:
+        """Refuse what the method cannot do."""
+        supports, name = self.method.supports, self.method.name
+        most = supports.most_latents
+        if most is not None and self.latent_dim > most:
+            others = [
+                other.name
+                for other in METHODS.values()
+                if other.supports.most_latents is None
+                and other.supports.exact_latents
+                and other.supports.sampling == supports.sampling
+            ]
+            raise ValueError(
+                f"inference={name!r} integrates z by quadrature, for latent_dim of at "
+                f"most {most}, not {self.latent_dim}: use {others[0]!r}."
+            )
+        if self.noise_variance == "empirical" and not supports.empirical_noise:
+            raise ValueError(
+                f"noise_variance='empirical' is not available with inference={name!r}: "
+                "use a number, 'map' or 'variational'."
+            )
 
-def latent_layers(value: Any) -> tuple[tuple[int, ...], ...]:
-    """The layers of z to choose among: one, but for "auto"."""
-    if isinstance(value, str) and value == "auto":
-        return LATENT_LAYERS
-    return (layer_widths("latent_hidden", value, ", or 'auto'"),)
-
-
-def build_model(s: Mapping[str, Any], network: FlatNetwork) -> Model:
-    """The model that the settings describe."""
-    alpha, beta = s["variance_prior"]
-
-    def prior(value):
-        mode = value if isinstance(value, str) else "fixed"
-        start = 1.0 if isinstance(value, str) else value
-        return Variance(
-            jnp.asarray(float(start)), mode, alpha, beta, s["variance_form"]
+    @classmethod
+    def resolve(cls, params: Mapping[str, Any]) -> "Settings":
+        """An estimator's arguments with the preset filled in."""
+        preset = params["preset"]
+        arguments.one_of("preset", preset, PRESETS)
+        latent_dim = arguments.whole_number("latent_dim", params["latent_dim"], 0)
+        method = method_of(params["inference"], preset)
+        if latent_dim == 0:
+            method = method.without_latents()
+        values = method.presets[preset]
+        given = {
+            name: _or_preset(params, name, values)
+            for name in (
+                "n_restarts",
+                "max_steps",
+                "noise_variance",
+                "target_transform",
+                "rounding",
+                "keep",
+            )
+        }
+        for name in ("n_restarts", "max_steps"):
+            given[name] = arguments.whole_number(name, given[name])
+        arguments.flag("progress", params["progress"])
+        return cls(
+            method=method.resolved(preset),
+            preset=preset,
+            latent_dim=latent_dim,
+            network=_network(params, values.network),
+            time_limit=params["time_limit"],
+            standardize=params["standardize"],
+            **given,
         )
 
-    noise = s["noise_variance"]
-    mode = noise if isinstance(noise, str) else "fixed"
-    start = s["noise_starts"][0] if isinstance(noise, str) else noise
-    start = np.asarray(start, float).reshape(-1)
-    if start.size not in (1, network.output_dim):
+    # ----- What follows from them ----------------------------------------------------
+
+    @property
+    def has_folds(self) -> bool:
+        """Whether each restart holds out rows of its own."""
+        return self.method.num_folds > 1 and self.keep != "best"
+
+    @property
+    def recalibrates_noise(self) -> bool:
+        """Whether held-out rows set the width of learned noise."""
+        learned = isinstance(self.noise_variance, str)
+        return self.keep == "weighted" and learned and self.method.recalibrates_noise
+
+    def stacking_groups(self) -> np.ndarray:
+        """The group of each restart; restarts of a group share a stacking weight."""
+        return self.method.stacking_groups(self.n_restarts, self.has_folds)
+
+    def training(self, start: Unknowns | None = None) -> Training:
+        """What the method is told about the run."""
+        return Training.of(
+            self.n_restarts, self.max_steps, start=start, folded=self.has_folds
+        )
+
+    def build_model(self, network: FlatNetwork) -> Model:
+        """The probabilistic model of a network of definite size."""
+        return self.method.build_model(network, self.noise_variance)
+
+    def for_trial(self, num_trials: int) -> "Settings":
+        """A quarter of the steps, the middle temperature, and one restart a fold."""
+        limit = self.time_limit
+        return replace(
+            self,
+            method=self.method.for_trial(),
+            max_steps=max(self.max_steps // 4, 1),
+            n_restarts=min(self.n_restarts, max(self.method.num_folds, 4)),
+            time_limit=limit and limit / (4 * num_trials),
+        )
+
+    def to_dict(self) -> dict[str, Any]:
+        """All settings by name, flat, for people and files; the method by its name."""
+        own = {
+            field.name: getattr(self, field.name)
+            for field in fields(self)
+            if field.name not in ("method", "network")
+        }
+        network: dict[str, Any] = {"network": self.network}
+        if isinstance(self.network, MLP):
+            network = {
+                field.name: getattr(self.network, field.name)
+                for field in fields(self.network)
+            }
+        method = {
+            name: value
+            for name, value in self.method.get_params().items()
+            if not (name == "start" and isinstance(value, Mapping))
+        }
+        return {"inference": self.method.name} | own | network | method
+
+
+def _or_preset(params: Mapping[str, Any], name: str, preset: Preset) -> Any:
+    return getattr(preset, name) if params[name] is None else params[name]
+
+
+def _network(params: Mapping[str, Any], usual: MLP) -> Network:
+    """The user's network, or the preset's with the user's layers and activation."""
+    network, hidden, activation = (
+        params[name] for name in ("network", "hidden", "activation")
+    )
+    if network is None:
+        if hidden is not None:
+            usual = replace(usual, hidden=arguments.layer_widths("hidden", hidden))
+        if activation is not None:
+            usual = replace(usual, activation=activation)
+        return usual
+    for name, value in (("hidden", hidden), ("activation", activation)):
+        if value is not None:
+            raise ValueError(
+                f"{name}={value!r} has no effect beside network={network!r}: leave one "
+                "of them out."
+            )
+    if isinstance(network, type):
+        name = network.__name__
         raise ValueError(
-            f"noise_variance has {start.size} numbers; it must have 1, or "
-            f"{network.output_dim}, one for each output."
+            f"network={name} is a class; give an instance, such as {name}()."
         )
-    noise_alpha, noise_beta = s["noise_prior"]
-    return Model(
-        network,
-        prior(s["weight_variance"]),
-        prior(s["latent_variance"]),
-        Variance(
-            jnp.asarray(np.broadcast_to(start, network.output_dim), float),
-            mode,
-            noise_alpha,
-            noise_beta,
-        ),
-        s["weight_groups"],
-    )
-
-
-def build_method(s: Mapping[str, Any], start: Unknowns | None) -> Inference:
-    """The method that the settings describe; `start` is one given by value."""
-    training = Training(
-        num_restarts=s["n_restarts"],
-        max_steps=s["max_steps"],
-        learning_rate=s["learning_rate"],
-        schedule=s["schedule"],
-        num_samples=s["n_mc_samples"],
-        plateau=s["plateau"],
-        rate_drops=2 if s["plateau"] else 0,
-        warm_start_steps=max(min(5_000, s["max_steps"] // 3), 1),
-        settle_steps=max(s["max_steps"] // 10, 1),
-        noise_starts=tuple(float(v) for v in s["noise_starts"]),
-    )
-    name = s["inference"]
-    if name == "map":
-        return MAP(training, given=start)
-    if name in ("hmc", "hmc_marginal"):
-        from ncai.inference.hmc import HMC  # BlackJAX takes a while to import
-
-        return HMC(
-            marginal=name == "hmc_marginal",
-            num_chains=s["n_chains"],
-            num_warmup=s["n_warmup"],
-            num_draws=s["n_draws"],
-            training=Training(
-                max_steps=min(3000, s["max_steps"]),
-                learning_rate=s["learning_rate"],
-                warm_start_steps=min(3000, s["max_steps"]),
-            ),
-            start=start,
+    if not isinstance(network, Network):
+        raise ValueError(
+            f"network={network!r} must have the methods init(key, input_dim, "
+            "latent_dim, output_dim) and apply(weights, inputs, latents)."
         )
-    begin = start if start is not None else s["start"]
-    if begin is None:
-        begin = "random" if name in ("mfvi", "marginal") else "ncai"
-    temperatures = restart_temperatures(s)
-    if name == "marginal":
-        rank = s["posterior_rank"]
-        return Marginal(
-            training,
-            begin,
-            temperatures,
-            rank if isinstance(rank, str) else int(rank),
-        )
-    if name == "iwae":
-        return ImportanceWeighted(
-            training,
-            begin,
-            temperatures,
-            s["n_mc_samples"],
-        )
-    return MeanFieldVI(
-        training,
-        start=begin,
-        hold_means=bool(s["hold_means"]),
-        penalties=_penalties(s) if name == "ncai" else None,
-        ramp_fraction=float(s["ramp_fraction"]),
-    )
-
-
-def _penalties(s: Mapping[str, Any]) -> Penalties:
-    return Penalties(
-        *(float(s[f"{part}_weight"]) for part in PENALISED),
-        *(float(s[f"{part}_tolerance"]) for part in ("hz", "input", "target")),
-        on=s["penalise"],
-    )
-
-
-def has_folds(s: Mapping[str, Any]) -> bool:
-    """Whether each restart holds out rows of its own."""
-    return s["n_folds"] > 1 and s["keep"] != "best"
-
-
-def restart_temperatures(s: Mapping[str, Any]) -> tuple[float, ...]:
-    """The temperature of each restart.
-
-    Of several, with folds, each is used on every fold before the next has its turn.
-    """
-    listed = [float(t) for t in np.atleast_1d(s["temperature"])]
-    block = s["n_folds"] if has_folds(s) else 1
-    return tuple(listed[i // block % len(listed)] for i in range(s["n_restarts"]))
+    return network

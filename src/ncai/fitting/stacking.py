@@ -1,34 +1,27 @@
-"""Which restarts predict, and how much each counts."""
+"""Which restarts predict, and their stacking weights in the mixture."""
 
-from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import Any
 
 import jax
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
+from ncai.fitting.holdout import HoldOut
+from ncai.fitting.member_scores import Judge, mix
 from ncai.fitting.noise_recalibration import (
-    AS_LEARNED,
-    OF_GROUPS,
-    OF_GROUPS_WITHOUT_SPREAD,
-    OF_MIXTURE,
-    NoiseGrid,
-    for_more_members,
-    log_probs_on_grid,
-    mix,
-    width_of_mixture,
+    recalibrate_mixture,
     widths_by_group,
+    widths_to_try,
 )
-from ncai.fitting.settings import restart_temperatures
+from ncai.fitting.settings import Settings
 from ncai.inference.posterior import Fit, GaussianPosterior, Posterior
-from ncai.runtime.jax_setup import num_threads
 from ncai.training.driver import FitFailedError
-from ncai.types import Rows
 
 LEAST_SHARE = 1e-3  # of the mixture: what has less is left out
 WORST_GAP = 3.0  # nats a row behind the best on the same rows: training went astray
+BY_OBJECTIVE = "minus the final objective"
+BY_HELD_OUT = "average log-likelihood of the held-out rows"
+BY_FOLD = "average log-likelihood of the rows that a restart held out"
 
 
 @dataclass(frozen=True)
@@ -36,7 +29,7 @@ class HeldOut:
     """Log densities of rows by restarts that did not learn from them.
 
     Args:
-        rows: their numbers among the validation rows, or those trained on (folds).
+        rows: their numbers among the judging rows.
         log_probs: of the mixture that predicts, in the units of training.
     """
 
@@ -58,175 +51,147 @@ class Choice:
     held_out: HeldOut | None = None
 
 
-def fold_of(restart: int, folds: np.ndarray) -> int:
-    """The fold that a restart holds out."""
-    return restart % (int(folds.max()) + 1)
-
-
 def choose(
-    fit: Fit,
-    settings: Mapping[str, Any],
-    key,
-    valid: Rows | None,
-    train: Rows,
-    folds: np.ndarray | None = None,
-    added: Sequence[int] = (),
+    fit: Fit, settings: Settings, key, holdout: HoldOut, num_trial_members: int = 0
 ) -> Choice:
     """The restarts that predict.
 
-    The score is the average log-likelihood of the held-out rows: those of `valid`, or
-    with folds the part of `train` that a restart did not see. Without either it is
-    minus the final value of the objective. `added` tells how many restarts come from
-    each of the fits that were joined to the first (see `join_fits`).
+    The score is the average log-likelihood of the held-out rows, with folds of those
+    that a restart did not see; without any it is minus the final value of the
+    objective.
 
-    Where restarts are weighted, the width of learned noise is chosen with them: see
-    `noise_widths`.
+    Args:
+        fit: all restarts.
+        settings: how they are kept.
+        key: of draws of W.
+        holdout: the rows that judge.
+        num_trial_members: how many of the last restarts come from a short trial fit
+            (see `join_fits`); they form a group of their own.
     """
     posterior = fit.posterior
     if not isinstance(posterior, GaussianPosterior):
         chains = np.arange(posterior.num_components)
         return Choice(posterior, np.zeros(len(chains)), "none", chains)
-    judged = train if folds is not None else valid
-    if judged is None:
-        values = fit.history["value"]
-        scores = np.zeros(len(fit.alive))
-        if len(values):  # none, if the time limit left no time for a single step
-            scores = -np.asarray(values[-1], float)
-        name = "minus the final objective"
-        log_probs = None
-    else:
-        grid = _widths_to_try(settings, posterior)
-        on_grid = _log_probs(posterior, judged, key, folds, added, grid)
-        log_probs = on_grid[0]
-        scores = _scores(log_probs, judged)
-        name = "average log-likelihood of the held-out rows"
-        if folds is not None:
-            name = "average log-likelihood of the rows that a restart held out"
+    if holdout.judges is None:
+        return _by_objective(fit, posterior, settings)
+    main = posterior.num_components - num_trial_members
+    judge = Judge(holdout, key, (*range(main), *range(num_trial_members)))
+    if settings.keep == "weighted":
+        groups = settings.stacking_groups()
+        trial = np.full(num_trial_members, groups.max() + 1)
+        return _stack(fit, posterior, settings, judge, np.concatenate([groups, trial]))
+    log_probs = judge.log_probs(posterior)[0]
+    scores = _finite_scores(judge.scores(log_probs), fit, _name(holdout))
+    kept = np.array([np.argmax(scores)])
+    if settings.keep == "equal":
+        kept = np.flatnonzero(np.isfinite(scores) & ~_far_behind(scores, log_probs))
+    shares = np.full(len(kept), 1 / len(kept))
+    return _choice(posterior, log_probs, scores, holdout, (kept, shares))
+
+
+def _by_objective(fit: Fit, posterior: GaussianPosterior, settings: Settings) -> Choice:
+    """Nothing was held out: the training objective chooses."""
+    values = fit.history["value"]
+    scores = np.zeros(len(fit.alive))
+    if len(values):  # none, if the time limit left no time for a single step
+        scores = -np.asarray(values[-1], float)
+    scores = _finite_scores(scores, fit, BY_OBJECTIVE)
+    kept = np.array([np.argmax(scores)])
+    if settings.keep == "equal":
+        kept = np.flatnonzero(np.isfinite(scores))
+    shares = np.full(len(kept), 1 / len(kept))
+    return Choice(posterior.select(kept, shares), scores, BY_OBJECTIVE, kept)
+
+
+def _stack(
+    fit: Fit,
+    posterior: GaussianPosterior,
+    settings: Settings,
+    judge: Judge,
+    groups: Int[np.ndarray, "R"],
+) -> Choice:
+    """Recalibrate the noise of each group, weight the groups, recalibrate them all."""
+    grid = widths_to_try(settings, posterior)
+    on_grid = judge.log_probs(posterior, grid)
+    name, weights = _name(judge.holdout), judge.row_weights
+    scores = _finite_scores(judge.scores(on_grid[0]), fit, name)
+    alive = np.isfinite(scores)
+    living = np.flatnonzero(alive)
+    widths = np.zeros(len(alive), int)
+    widths[living] = widths_by_group(on_grid[:, living], groups[living], weights)
+    log_probs = on_grid[widths, np.arange(len(alive))]
+    posterior = posterior.with_noise(grid.factors[widths], grid.spreads[widths])
+    # A restart is as good as it is at its width.
+    scores = np.where(alive, judge.scores(log_probs), -np.inf)
+    living = np.flatnonzero(alive & ~_far_behind(scores, log_probs))
+    shares = group_shares(log_probs[living], groups[living], weights)
+    if len(grid.factors) > 1:
+        posterior, log_probs = recalibrate_mixture(posterior, judge, living, shares)
+    large = shares > LEAST_SHARE
+    kept, shares = living[large], shares[large] / shares[large].sum()
+    return _choice(posterior, log_probs, scores, judge.holdout, (kept, shares))
+
+
+def _choice(
+    posterior: GaussianPosterior,
+    log_probs: Float[np.ndarray, "R N"],
+    scores: np.ndarray,
+    holdout: HoldOut,
+    kept_and_shares: tuple[np.ndarray, np.ndarray],
+) -> Choice:
+    kept, shares = kept_and_shares
+    mixed = mix(log_probs[kept], shares)
+    known = np.flatnonzero(~np.isnan(mixed))
+    chosen = posterior.select(kept, shares)
+    held_out = HeldOut(known, mixed[known])
+    return Choice(chosen, scores, _name(holdout), kept, held_out)
+
+
+def _name(holdout: HoldOut) -> str:
+    return BY_HELD_OUT if holdout.folds is None else BY_FOLD
+
+
+def _finite_scores(scores: np.ndarray, fit: Fit, name: str) -> np.ndarray:
+    """Scores with minus infinity for restarts that were lost; one must be left."""
     alive = fit.alive & np.isfinite(scores)
     if not alive.any():
         raise FitFailedError(
             f"no restart has a finite {name}: try a smaller learning_rate, or check X "
             "and y for extreme values."
         )
-    scores = np.where(alive, scores, -np.inf)
-    living = np.flatnonzero(alive)
-    keep = settings["keep"]
-    if keep == "best" or (keep == "weighted" and log_probs is None):
-        kept, shares = np.array([np.argmax(scores)]), np.ones(1)
-    elif log_probs is None or judged is None or keep == "equal":
-        if log_probs is not None:
-            living = np.flatnonzero(alive & ~_far_behind(scores, log_probs))
-        kept, shares = living, np.full(len(living), 1 / len(living))
-    else:
-        groups = _groups(settings, folds, added)
-        widths = np.zeros(len(alive), int)
-        widths[living] = widths_by_group(
-            on_grid[:, living], groups[living], judged.weights
-        )
-        log_probs = on_grid[widths, np.arange(len(alive))]
-        posterior = posterior.with_noise(grid.factors[widths], grid.spreads[widths])
-        # A restart is as good as it is at its width.
-        scores = np.where(alive, _scores(log_probs, judged), -np.inf)
-        living = np.flatnonzero(alive & ~_far_behind(scores, log_probs))
-        shares = _group_shares(log_probs[living], groups[living], judged.weights)
-        if len(grid.factors) > 1:
-            on_grid = _log_probs(posterior, judged, key, folds, added, OF_MIXTURE)
-            # With folds a row is held out by one restart of a group. Weights that leave
-            # one group only would make the width that of a restart alone, not of the
-            # many which predict together; so there all groups count the same.
-            counts = shares if folds is None else np.ones(len(living))
-            best = width_of_mixture(on_grid[:, living], counts, judged.weights)
-            judges = np.mean(np.sum(~np.isnan(log_probs[living]), axis=0))
-            factor = for_more_members(
-                float(OF_MIXTURE.factors[best]), float(judges), len(living)
-            )
-            every = np.ones(len(alive))
-            posterior = posterior.with_noise(factor * every, 0 * every)
-            log_probs = on_grid[best]
-        kept = living[shares > LEAST_SHARE]
-        shares = shares[shares > LEAST_SHARE]
-        shares = shares / shares.sum()
-    chosen = posterior.select(kept, shares)
-    if log_probs is None:
-        return Choice(chosen, scores, name, kept)
-    mixed = mix(log_probs[kept], shares)
-    known = np.flatnonzero(~np.isnan(mixed))
-    return Choice(chosen, scores, name, kept, HeldOut(known, mixed[known]))
+    return np.where(alive, scores, -np.inf)
 
 
-def join_fits(fit: Fit, quick: Fit) -> Fit:
-    """A fit with the restarts of a shorter one (or a later one) after its own.
+def join_fits(fit: Fit, trial: Fit) -> Fit:
+    """A fit with the restarts of a shorter one after its own.
 
     In the history those ended early: they are NaN from there on.
     """
-    long, short = fit.posterior, quick.posterior
+    long, short = fit.posterior, trial.posterior
     assert isinstance(long, GaussianPosterior)
     assert isinstance(short, GaussianPosterior)
     count = long.num_components + short.num_components
-    mean, scale, priors, factor = jax.tree.map(
+    mean, scale, priors = jax.tree.map(
         lambda a, b: np.concatenate([np.asarray(a), np.asarray(b)]),
-        (long.mean, long.scale, long.priors, long.factor),
-        (short.mean, short.scale, short.priors, short.factor),
+        (long.mean, long.scale, long.priors),
+        (short.mean, short.scale, short.priors),
     )
     history = dict(fit.history)
     for name, values in fit.history.items():
-        if np.ndim(values) == 2 and name in quick.history:
+        if np.ndim(values) == 2 and name in trial.history:
             added = np.full((len(values), short.num_components), np.nan)
-            early = quick.history[name][: len(values)]
+            early = trial.history[name][: len(values)]
             added[: len(early)] = early
             history[name] = np.concatenate([values, added], axis=1)
+    shares = np.full(count, 1 / count)
     return replace(
         fit,
-        posterior=GaussianPosterior(
-            long.model, mean, scale, priors, np.full(count, 1 / count), factor
-        ),
+        posterior=GaussianPosterior(long.model, mean, scale, priors, shares),
         history=history,
-        alive=np.concatenate([fit.alive, quick.alive]),
-        stop_reasons=[*quick.stop_reasons, *fit.stop_reasons],
-        num_steps=fit.num_steps + quick.num_steps,
+        alive=np.concatenate([fit.alive, trial.alive]),
+        stop_reasons=[*trial.stop_reasons, *fit.stop_reasons],
+        num_steps=fit.num_steps + trial.num_steps,
     )
-
-
-def _widths_to_try(settings: Mapping[str, Any], posterior: Posterior) -> NoiseGrid:
-    """Widths of the noise are chosen where restarts are weighted, if it is learned."""
-    mode = posterior.model.noise_variance.mode
-    if not settings["tune_noise"] or settings["keep"] != "weighted" or mode == "fixed":
-        return AS_LEARNED
-    return OF_GROUPS if mode == "variational" else OF_GROUPS_WITHOUT_SPREAD
-
-
-def _log_probs(
-    posterior,
-    rows: Rows,
-    key,
-    folds: np.ndarray | None,
-    added: Sequence[int],
-    grid: NoiseGrid,
-) -> Float[np.ndarray, "G R N"]:
-    """At each width of the noise; NaN where a restart learned from a row."""
-    count = posterior.num_components
-    found = np.full((len(grid.factors), count, len(rows)), np.nan)
-    sizes = (count - sum(added), *added)
-    numbers = [number for size in sizes for number in range(size)]  # within its fit
-
-    def judge(i: int) -> None:
-        own = np.ones(len(rows), bool)
-        if folds is not None:
-            own = folds == fold_of(numbers[i], folds)
-        part = rows.pick(own)
-        found[:, i, own] = log_probs_on_grid(posterior.select(i), part, key, grid)
-
-    judge(0)  # which compiles; the others side by side
-    with ThreadPoolExecutor(num_threads()) as pool:
-        list(pool.map(judge, range(1, count)))
-    return found
-
-
-def _scores(log_probs: Float[np.ndarray, "R N"], rows: Rows) -> np.ndarray:
-    """The average of each restart over the rows that it did not learn from."""
-    weights = np.where(np.isnan(log_probs), 0.0, rows.weights)
-    totals = (weights * np.nan_to_num(log_probs, nan=0.0)).sum(axis=1)
-    return totals / np.maximum(weights.sum(axis=1), 1e-300)
 
 
 def _far_behind(scores: np.ndarray, log_probs: np.ndarray) -> np.ndarray:
@@ -234,28 +199,14 @@ def _far_behind(scores: np.ndarray, log_probs: np.ndarray) -> np.ndarray:
 
     In a log density one of many hardly shows; in a mean it does.
     """
-    first_row = np.argmin(np.isnan(log_probs), axis=1)  # tells restarts' rows apart
+    first_row = np.argmin(np.isnan(log_probs), axis=1)  # which rows a restart has
     scores = np.where(np.isfinite(scores), scores, -np.inf)
     best = np.array([scores[first_row == row].max() for row in first_row])
     with np.errstate(invalid="ignore"):
         return ~(best - scores <= WORST_GAP)
 
 
-def _groups(settings: Mapping[str, Any], folds, added: Sequence[int]) -> np.ndarray:
-    """Restarts that share a weight: those of a temperature, and those of an added fit.
-
-    With one temperature and no folds each has a weight of its own.
-    """
-    temperatures = np.array(restart_temperatures(settings))
-    if folds is None and len(set(temperatures)) == 1:
-        own = np.arange(len(temperatures))
-    else:
-        own = np.unique(temperatures, return_inverse=True)[1]
-    more = np.repeat(np.arange(len(added)), added) + own.max() + 1
-    return np.concatenate([own, more])
-
-
-def _group_shares(log_probs, groups: np.ndarray, row_weights) -> np.ndarray:
+def group_shares(log_probs, groups: np.ndarray, row_weights) -> np.ndarray:
     """Weights of restarts, equal within a group, that fit the held-out rows best."""
     names = np.unique(groups)
     by_group = np.stack(

@@ -1,276 +1,425 @@
-"""What the methods share: the interface, training settings, and starting values."""
+"""What every method is: a frozen object that holds its settings and can fit a model.
+
+A method is one file and one entry of `ncai.inference.registry`. The rest of the package
+asks it only what this interface offers, and tests for no class and no name.
+"""
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from typing import Any, ClassVar, NamedTuple, Self
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
-from ncai.inference.posterior import Fit, GaussianPosterior
-from ncai.model.bnn_lv import Model, PriorState, initial_priors_of
-from ncai.model.mean_field import MeanField, raw_scale_of, scale_of, scale_of_rows
-from ncai.objectives.elbo import DeterministicError
-from ncai.runtime.jax_setup import RUN_ONCE
-from ncai.training.driver import Driver, Stage
-from ncai.training.step import TrainState, initial_state
+from ncai.inference.posterior import Fit, Posterior
+from ncai.model.bnn_lv import Model, Variance
+from ncai.model.networks import MLP, FlatNetwork
+from ncai.runtime import arguments
+from ncai.runtime.jax_setup import num_threads
+from ncai.training.driver import Driver
+from ncai.training.stage import LARGEST_GROUP, Stage
 from ncai.types import Data, Unknowns
+
+# Parameters, gradient, two moments of Adam, the best found so far; as mean and scale.
+STATE_COPIES = 10
+
+
+@dataclass(frozen=True)
+class Supports:
+    """What a method can do.
+
+    Args:
+        folds: its restarts may each hold out rows of their own.
+        sampling: it draws chains from the posterior in place of training restarts, so
+            no rows are held out and nothing is chosen.
+        most_latents: the largest latent_dim; None for any.
+        row_latents: its posterior has a z of its own for each training row.
+        exact_latents: z has its true posterior given W, or nearly so: it is then judged
+            by samples, since the means of a true posterior need not be Gaussian.
+        empirical_noise: the noise may be set by empirical Bayes.
+    """
+
+    folds: bool = False
+    sampling: bool = False
+    most_latents: int | None = None
+    row_latents: bool = True
+    exact_latents: bool = False
+    empirical_noise: bool = True
+
+
+@dataclass(frozen=True)
+class Preset:
+    """What a preset gives where the user leaves an argument None.
+
+    Args:
+        network: the network.
+        n_restarts: random starts.
+        max_steps: limit on the steps of the main training.
+        noise_variance: of the output.
+        target_transform: of y.
+        rounding: how a rounded y is treated.
+        keep: which restarts predict.
+        method: values of the method's own settings, by name.
+    """
+
+    network: MLP
+    n_restarts: int
+    max_steps: int
+    noise_variance: float | str
+    target_transform: str
+    rounding: str
+    keep: str
+    method: Mapping[str, Any]
+
+
+# The paper's settings: 30,000 steps of Adam at 0.01, one hidden layer with z beside x,
+# empirical Bayes for the priors, and fixed noise (its grid has 0.1 and 0.01).
+PAPER = Preset(
+    network=MLP(),
+    n_restarts=10,
+    max_steps=30_000,
+    noise_variance=0.1,
+    target_transform="none",
+    rounding="ignore",
+    keep="best",
+    method={
+        "learning_rate": 0.01,
+        "latent_variance": "empirical",
+        "noise_prior": (3.0, 0.5),
+        "noise_starts": (0.1,),
+        "validation_fraction": 0.1,
+        "schedule": "constant",
+        "plateau": False,
+        "temperature": 1.0,
+        "n_folds": 0,
+        "recalibrate_noise": False,
+    },
+)
+# What works unattended: noise learned under a weak prior, a rate that falls at a
+# plateau, and a stop when that no longer helps.
+DEFAULT = replace(
+    PAPER,
+    max_steps=20_000,
+    noise_variance="variational",
+    method={
+        **PAPER.method,
+        "latent_variance": 1.0,
+        "noise_prior": (1.0, 0.02),
+        "noise_starts": (0.01, 0.03, 0.1),
+        "plateau": True,
+    },
+)
 
 
 @dataclass(frozen=True)
 class Training:
-    """Settings of a training run that are not about the method.
+    """What a method is told about one training run, beside its own settings.
 
     Args:
         num_restarts: starts from different random values, trained side by side.
         max_steps: limit on the steps of the main training.
-        learning_rate: Adam's.
-        schedule: "constant" (the paper's), or "cosine": in each stage the rate falls to
-            0, which takes far fewer steps. With it, `plateau` is not looked at.
-        num_samples: Monte Carlo draws of (W, Z) a step.
-        plateau: stop early when no restart improves, after lowering its rate.
-        rate_drops: how often a restart's rate is lowered to a third at a plateau.
-        tolerance: the improvement, in nats a row from one window of 1000 steps to the
-            next, below which a restart is on a plateau.
         warm_start_steps: steps of the deterministic network of the NCAI start.
-        settle_steps: steps for the scales alone, where a start has its means given.
-        noise_starts: where learned noise begins, restart by restart in turn; if empty,
-            at the model's value.
+        settle_steps: steps for the scales alone, where the means of a start are given.
+        start: a start by value; None for the method's own.
         fixed_noise: values of fixed noise, restart by restart in turn (a grid in one
             run); if empty, the model's.
+        folded: whether each restart holds out rows of its own.
     """
 
     num_restarts: int = 10
     max_steps: int = 30_000
-    learning_rate: float = 0.01
-    schedule: str = "constant"
-    num_samples: int = 1
-    plateau: bool = False
-    rate_drops: int = 0
-    tolerance: float = 1e-3
     warm_start_steps: int = 5_000
     settle_steps: int = 3_000
-    noise_starts: tuple[float, ...] = ()
+    start: Unknowns | None = None
     fixed_noise: tuple[float, ...] = ()
+    folded: bool = False
 
-    def stage(self, name: str, objective: Any, **changes) -> Stage:
-        """A stage with these settings."""
-        settings = {
-            "max_steps": self.max_steps,
-            "learning_rate": self.learning_rate,
-            "schedule": self.schedule,
-            # Half way down its cosine a rate is too small to tell a plateau by.
-            "plateau": self.plateau and self.schedule == "constant",
-            "rate_drops": self.rate_drops,
-            "tolerance": self.tolerance,
-        }
-        return Stage(name, objective, **(settings | changes))
+    @classmethod
+    def of(cls, num_restarts: int, max_steps: int, **more) -> Self:
+        """A run whose first stages are in proportion to its steps."""
+        return cls(
+            num_restarts,
+            max_steps,
+            warm_start_steps=max(min(5_000, max_steps // 3), 1),
+            settle_steps=max(max_steps // 10, 1),
+            **more,
+        )
 
 
-class Inference(ABC):
-    """A method: all settings are fields; one call gives a `Fit` with every restart."""
+class Footprint(NamedTuple):
+    """About what training holds in memory.
+
+    Args:
+        kept: numbers that stay from step to step.
+        at_once: restarts or chains that take a step at the same time.
+        values: hidden values that a step of one of them works out.
+    """
+
+    kept: int
+    at_once: int
+    values: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Method(ABC):
+    """A method with its settings; one call gives a `Fit` with every restart.
+
+    A setting that is None has the value of the estimator's preset.
+
+    Args:
+        weight_variance: s_w, the prior variance of weights: a number or "empirical".
+        latent_variance: s_z, the prior variance of z: a number or "empirical" (which is
+            1 where z is integrated out: weights that multiply z do its work).
+        variance_prior: shape and scale of the inverse-gamma prior on s_w and s_z.
+        variance_form: "paper" or "exact" empirical Bayes.
+        noise_prior: shape and scale of the inverse-gamma prior on the noise.
+        noise_starts: where learned noise begins, restart by restart in turn.
+        learning_rate: Adam's.
+        n_weight_draws: draws of W in a prediction.
+        n_latent_draws: values of z for each of them.
+    """
+
+    name: ClassVar[str]
+    label: ClassVar[str]
+    supports: ClassVar[Supports] = Supports()
+    presets: ClassVar[Mapping[str, Preset]] = {"default": DEFAULT, "paper": PAPER}
+
+    weight_variance: float | str = "empirical"
+    latent_variance: float | str | None = None
+    variance_prior: tuple[float, float] = (3.0, 0.5)
+    variance_form: str = "paper"
+    noise_prior: tuple[float, float] | None = None
+    noise_starts: tuple[float, ...] | None = None
+    learning_rate: float | None = None
+    n_weight_draws: int = 1024
+    n_latent_draws: int = 8
+
+    def __post_init__(self):
+        self.check()
+
+    # ----- What a method must do -----------------------------------------------------
 
     @abstractmethod
     def fit(
-        self, key: PRNGKeyArray, model: Model, data: Data, driver: Driver | None = None
+        self,
+        key: PRNGKeyArray,
+        model: Model,
+        data: Data,
+        training: Training,
+        driver: Driver | None = None,
     ) -> Fit:
         """Approximate the posterior of the model given the data."""
 
+    @abstractmethod
+    def continue_from(
+        self,
+        key: PRNGKeyArray,
+        model: Model,
+        data: Data,
+        posterior: Posterior,
+        training: Training,
+        driver: Driver | None = None,
+    ) -> Fit:
+        """Go on from a posterior, perhaps with more rows: those come last in `data`."""
 
-def noise_start(model: Model) -> jax.Array:
-    """Where the unknown log variance of the noise begins (empty if it is not one)."""
-    if model.noise_is_unknown:
-        return jnp.log(jnp.asarray(model.noise_variance.value, float))
-    return jnp.zeros(0)
+    # ----- What it may refine --------------------------------------------------------
 
+    def check(self) -> None:
+        """Refuse settings that cannot be, in one sentence each."""
+        arguments.variance("weight_variance", self.weight_variance, ("empirical",))
+        if self.latent_variance is not None:
+            arguments.variance("latent_variance", self.latent_variance, ("empirical",))
+        arguments.inverse_gamma("variance_prior", self.variance_prior)
+        arguments.one_of("variance_form", self.variance_form, ("paper", "exact"))
+        if self.noise_prior is not None:
+            arguments.inverse_gamma("noise_prior", self.noise_prior)
+        if self.noise_starts is not None:
+            arguments.positive_numbers("noise_starts", self.noise_starts)
+        if self.learning_rate is not None:
+            arguments.positive("learning_rate", self.learning_rate)
+        for name in ("n_weight_draws", "n_latent_draws"):
+            arguments.whole_number(name, getattr(self, name))
 
-def random_point(key: PRNGKeyArray, model: Model, num_rows: int) -> Unknowns:
-    """Random weights, and latents drawn like xavier-normal's: near 0."""
-    weight_key, latent_key = jax.random.split(key)
-    dims = model.network.latent_dim
-    spread = (2.0 / (num_rows + dims)) ** 0.5
-    return Unknowns(
-        model.network.init(weight_key),
-        spread * jax.random.normal(latent_key, (num_rows, dims)),
-        noise_start(model),
-    )
-
-
-@jax.jit(static_argnames=("num_rows",), compiler_options=RUN_ONCE)
-def random_points(keys: PRNGKeyArray, model: Model, num_rows: int) -> Unknowns:
-    """A random point for each key."""
-    return jax.vmap(lambda key: random_point(key, model, num_rows))(keys)
-
-
-def mean_field_at(key: PRNGKeyArray, model: Model, point: Unknowns) -> MeanField:
-    """A narrow q around a point.
-
-    The paper draws "all variational parameters" from xavier-normal, which has no
-    meaning for the variance of a vector; scales start near 0.05, a little apart.
-    """
-    keys = jax.random.split(key, 3)
-
-    def scale(key, like):
-        jitter = jnp.exp(0.1 * jax.random.normal(key, like.shape))
-        return raw_scale_of(0.05 * jitter)
-
-    noise_like = (
-        point.log_noise_var
-        if model.noise_variance.mode == "variational"
-        else point.log_noise_var[:0]
-    )
-    return MeanField(
-        point,
-        Unknowns(
-            scale(keys[0], point.weights),
-            scale(keys[1], point.latents),
-            scale(keys[2], noise_like),
-        ),
-    )
-
-
-def ncai_start(
-    keys: PRNGKeyArray, model: Model, data: Data, training: Training, driver: Driver
-) -> Unknowns:
-    """Step 1 of NCAI: weights of a deterministic network, latents at (almost) 0.
-
-    One network for each restart, trained at z = 0. The latents get a spread of 1e-3 of
-    their prior width so that no covariance is singular.
-    """
-    num_rows = data.inputs.shape[0]
-    points = random_points(keys, model, num_rows)
-    priors = initial_priors_of(keys, model)
-    state = initial_state(points.weights, priors, keys)
-    stage = Stage(
-        "warm start",
-        DeterministicError(),
-        max_steps=training.warm_start_steps,
-        learning_rate=training.learning_rate,
-        schedule=training.schedule,
-        plateau=training.plateau,
-        tolerance=1e-4,
-        window=500,
-        per_row=False,
-        worth_keeping=False,
-    )
-    state = driver.run(stage, model, data, state)
-
-    latents = _tiny_latents(keys, priors.latent_variance, points.latents)
-    return Unknowns(state.params, latents, points.log_noise_var)
-
-
-def starting_points(
-    start: str | Unknowns,
-    keys: PRNGKeyArray,
-    model: Model,
-    data: Data,
-    training: Training,
-    driver: Driver,
-) -> Unknowns:
-    """A point for each restart: given by value, of NCAI's warm start, or random."""
-    if isinstance(start, Unknowns):
-        return stack_starts(start, len(keys), model)
-    if start == "ncai":
-        return ncai_start(keys, model, data, training, driver)
-    return random_points(keys, model, data.inputs.shape[0])
-
-
-@jax.jit(compiler_options=RUN_ONCE)
-def _tiny_latents(keys, latent_variance, like):
-    noise = jax.vmap(lambda k: jax.random.normal(k, like.shape[1:]))(keys)
-    return 1e-3 * jnp.sqrt(latent_variance)[:, None, None] * noise
-
-
-def stack_starts(given: Unknowns, num_restarts: int, model: Model) -> Unknowns:
-    """A start given by value, once for each restart.
-
-    Its arrays may have a leading axis of their own, one entry a start; those are used
-    in turn.
-    """
-    single = jnp.ndim(given.weights) == 1
-    weights = jnp.atleast_2d(jnp.asarray(given.weights, float))
-    latents = jnp.asarray(given.latents, float)
-    latents = latents[None] if single else latents
-    pick = np.arange(num_restarts) % weights.shape[0]
-    noise = jnp.broadcast_to(
-        noise_start(model), (num_restarts, noise_start(model).size)
-    )
-    return Unknowns(weights[pick], latents[pick], noise)
-
-
-def starting_state(
-    keys: list[PRNGKeyArray], model: Model, point: Unknowns, training: Training
-) -> TrainState:
-    """A narrow q around the points, and variances, before the first step.
-
-    `keys` are three: for the scales, the variances, and the steps that follow.
-
-    Compiled as one program: step by step, JAX would compile dozens of small ones, which
-    takes longer than many a fit.
-    """
-    scale_key, prior_key, train_key = keys
-    count = point.weights.shape[0]
-    priors = initial_priors_of(jax.random.split(prior_key, count), model)
-    return _starting_state(
-        (scale_key, train_key),
-        model,
-        point,
-        priors,
-        np.asarray(training.noise_starts, float),
-        np.asarray(training.fixed_noise, float),
-    )
-
-
-@jax.jit(compiler_options=RUN_ONCE)
-def _starting_state(
-    keys, model, point, priors, noise_starts, fixed_noise
-) -> TrainState:
-    scale_key, train_key = keys
-    count = point.weights.shape[0]
-
-    def in_turn(values, like):
-        values = values[jnp.arange(count) % len(values)]
-        return jnp.broadcast_to(values[:, None], like.shape).astype(like.dtype)
-
-    if model.noise_is_unknown and noise_starts.size:
-        log_noise = in_turn(jnp.log(noise_starts), point.log_noise_var)
-        point = point._replace(log_noise_var=log_noise)
-    q = jax.vmap(lambda k, p: mean_field_at(k, model, p))(
-        jax.random.split(scale_key, count), point
-    )
-    if model.noise_variance.mode == "fixed" and fixed_noise.size:
-        priors = priors._replace(
-            noise_variance=in_turn(fixed_noise, priors.noise_variance)
+    def resolved(self, preset: str) -> Self:
+        """The same method with every None filled by the preset."""
+        values = self.presets[preset].method
+        return replace(
+            self,
+            **{
+                field.name: values[field.name]
+                for field in fields(self)
+                if field.name in values and getattr(self, field.name) is None
+            },
         )
-    return initial_state(q, priors, jax.random.split(train_key, count))
+
+    def without_latents(self) -> "Method":
+        """The method that fits a plain BNN: this one, unless it differs in z alone."""
+        return self
+
+    def for_trial(self) -> Self:
+        """The method of a short trial fit."""
+        return self
+
+    @property
+    def held_out_fraction(self) -> float:
+        """Share of the rows that all restarts hold out where there are no folds."""
+        return 0.0
+
+    @property
+    def num_folds(self) -> int:
+        """Cross-validation folds that the restarts hold out in turn; 0 for none."""
+        return 0
+
+    @property
+    def recalibrates_noise(self) -> bool:
+        """Whether held-out rows set the width of the noise of a weighted mixture."""
+        return False
+
+    def stacking_groups(self, num_restarts: int, folded: bool) -> np.ndarray:
+        """The group of each restart; restarts of a group share a stacking weight."""
+        del folded
+        return np.arange(num_restarts)
+
+    def footprint(
+        self, network: FlatNetwork, hidden: int, num_rows: int, num_restarts: int
+    ) -> Footprint:
+        """About what training holds; `hidden` are the hidden values of one row."""
+        unknowns = network.num_weights + num_rows * network.latent_dim
+        groups = min(num_threads(), -(-num_restarts // LARGEST_GROUP))
+        return Footprint(
+            num_restarts * STATE_COPIES * unknowns,
+            min(num_restarts, LARGEST_GROUP * groups),
+            num_rows * hidden,
+        )
+
+    # ----- scikit-learn's interface of parameters ------------------------------------
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """The settings by name."""
+        del deep  # no setting has settings of its own
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+    def set_params(self, **changes) -> Self:
+        """The same method with other settings: methods are frozen, so a new object."""
+        known = [field.name for field in fields(self)]
+        for name in changes:
+            if name not in known:
+                raise ValueError(
+                    f"{name!r} is no setting of {type(self).__name__}; it has {known}."
+                )
+        return replace(self, **changes)
+
+    def __repr__(self) -> str:
+        given = [
+            f"{field.name}={getattr(self, field.name)!r}"
+            for field in fields(self)
+            if getattr(self, field.name) is not field.default
+            and getattr(self, field.name) != field.default
+        ]
+        return f"{type(self).__name__}({', '.join(given)})"
+
+    # ----- The model -----------------------------------------------------------------
+
+    def build_model(
+        self, network: FlatNetwork, noise_variance: float | str | np.ndarray
+    ) -> Model:
+        """The model that this method's priors and the output noise describe."""
+        learned = isinstance(noise_variance, str)
+        assert self.noise_prior is not None  # settings are resolved by now
+        assert self.noise_starts is not None
+        assert self.latent_variance is not None
+        start = self.noise_starts[0] if learned else noise_variance
+        start = np.asarray(start, float).reshape(-1)
+        if start.size not in (1, network.output_dim):
+            raise ValueError(
+                f"noise_variance has {start.size} numbers; it must have 1, or "
+                f"{network.output_dim}, one for each output."
+            )
+        return Model(
+            network,
+            self._prior(self.weight_variance),
+            self._prior(self.latent_variance),
+            Variance(
+                jnp.asarray(np.broadcast_to(start, network.output_dim), float),
+                noise_variance if learned else "fixed",
+                *(float(v) for v in self.noise_prior),
+            ),
+        )
+
+    def _prior(self, value: float | str) -> Variance:
+        alpha, beta = (float(v) for v in self.variance_prior)
+        if isinstance(value, str):
+            return Variance(jnp.asarray(1.0), value, alpha, beta, self.variance_form)
+        start = jnp.asarray(float(value))
+        return Variance(start, "fixed", alpha, beta, self.variance_form)
 
 
-def gaussian_fit(model: Model, q: MeanField, priors: PriorState, driver: Driver) -> Fit:
-    """The result of a variational method."""
-    num_restarts = q.mean.weights.shape[0]
-    scale, factor = _scale_of(q), q.factor
-    if factor is not None:
-        factor = factor * scale_of_rows(factor, scale.weights)
-    shares = np.full(num_restarts, 1 / num_restarts)
-    posterior = GaussianPosterior(model, q.mean, scale, priors, shares, factor)
-    return driver_fit(posterior, driver)
+@dataclass(frozen=True, kw_only=True, repr=False)
+class GradientMethod(Method):
+    """A method that trains restarts by gradient steps.
 
+    Args:
+        schedule: "constant" (the paper's), or "cosine": in each stage the rate falls to
+            0, which takes far fewer steps; `plateau` is then not looked at.
+        plateau: stop when no restart improves any more, if that is before `max_steps`.
+        rate_drops: how often a restart's rate falls to a third at a plateau before the
+            restart counts as done.
+        validation_fraction: rows held out to choose among restarts, drawn with the
+            seed. They are not trained on. With fewer than 5 of them nothing is held
+            out, and the training objective chooses.
+        start: where the unknowns begin: a name that the method knows, or a dict with
+            "weights" (a vector, or the network's own pytree) and "latents" [N, K]; None
+            for the method's own.
+    """
 
-_scale_of = jax.jit(scale_of)
+    starts: ClassVar[tuple[str, ...]] = ()
 
+    schedule: str | None = None
+    plateau: bool | None = None
+    rate_drops: int = 2
+    validation_fraction: float | None = None
+    start: str | Mapping[str, Any] | None = None
 
-def driver_fit(posterior: GaussianPosterior, driver: Driver) -> Fit:
-    """A `Fit` from what the driver saw."""
-    alive = driver.alive
-    if alive is None:
-        alive = np.ones(posterior.num_components, bool)
-    return Fit(
-        posterior,
-        driver.history.stacked() | {"stage": list(driver.history.stage)},
-        alive,
-        driver.stop_reasons,
-        driver.steps,
-        driver.interrupted,
-    )
+    def check(self) -> None:
+        """Refuse settings that cannot be, in one sentence each."""
+        super().check()
+        if self.schedule is not None:
+            arguments.one_of("schedule", self.schedule, ("constant", "cosine"))
+        if self.plateau is not None:
+            arguments.flag("plateau", self.plateau)
+        arguments.whole_number("rate_drops", self.rate_drops, 0)
+        if self.validation_fraction is not None:
+            fraction = self.validation_fraction
+            arguments.share("validation_fraction", fraction, 1, may_reach_it=False)
+        if isinstance(self.start, str):
+            arguments.one_of("start", self.start, self.starts)
+
+    @property
+    def held_out_fraction(self) -> float:
+        """Share of the rows that all restarts hold out where there are no folds."""
+        return float(self.validation_fraction or 0.0)
+
+    def stage(self, name: str, objective: Any, training: Training, **changes) -> Stage:
+        """A stage of training with these settings."""
+        assert self.learning_rate is not None
+        assert self.schedule is not None
+        usual = {
+            "max_steps": training.max_steps,
+            "learning_rate": self.learning_rate,
+            "schedule": self.schedule,
+            # Half way down its cosine a rate is too small to judge a plateau by.
+            "plateau": bool(self.plateau) and self.schedule == "constant",
+            "rate_drops": self.rate_drops if self.plateau else 0,
+        }
+        return Stage(name, objective, **(usual | changes))
+
+    def continued_stage(self, objective: Any, training: Training, **changes) -> Stage:
+        """A short stage at a low rate: the weights are nearly there."""
+        assert self.learning_rate is not None
+        usual = {
+            "max_steps": max(training.max_steps // 5, 1),
+            "learning_rate": self.learning_rate / 3,
+        }
+        return self.stage("continued", objective, training, **(usual | changes))

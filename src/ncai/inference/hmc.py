@@ -3,123 +3,170 @@
 `hmc` samples (W, Z); `hmc_marginal` samples W alone, with z integrated out by
 quadrature (one or two latent dimensions): fewer unknowns, and none of the strong
 dependence between W and Z, so it mixes better for the time it takes.
+
+BlackJAX is imported when a sampler runs: it takes a while.
 """
 
 import warnings
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
+from typing import Any, ClassVar
 
-import blackjax
 import jax
 import jax.numpy as jnp
 import numpy as np
-from blackjax.adaptation.staged_adaptation import build_schedule
 from jaxtyping import PRNGKeyArray
 
-from ncai.inference.base import Inference, Training, stack_starts
-from ncai.inference.mean_field import MeanFieldVI
-from ncai.inference.nuts import (
-    DrawInfo,
-    Target,
-    draw_chunk,
-    finish_warmup,
-    warm_start,
-    warmup_chunk,
-)
-from ncai.inference.posterior import (
-    Fit,
-    GaussianPosterior,
-    SamplePosterior,
-    SamplerReport,
-)
+from ncai.inference.base import Footprint, Method, Supports, Training
+from ncai.inference.ncai import NCAI0
+from ncai.inference.posterior import Fit, GaussianPosterior, Posterior, SamplePosterior
+from ncai.inference.starts import stack_starts
 from ncai.model.bnn_lv import Model, PriorState
-from ncai.model.latent_nodes import latent_nodes
-from ncai.model.quadrature import latent_rule
+from ncai.model.networks import FlatNetwork
+from ncai.model.quadrature import LARGEST_DIM, latent_rule
+from ncai.runtime import arguments
 from ncai.runtime.interrupt import noticing_ctrl_c
-from ncai.training.driver import Driver, Progress
+from ncai.training.driver import Driver
+from ncai.training.history import Progress
 from ncai.types import Data, Unknowns
 
 CHUNK_DRAWS = 25
+FEWEST_DRAWS = 4  # of which R-hat can be computed
+NUM_NODES = 64  # of the quadrature over z, in each latent dimension
 
 
-@dataclass(frozen=True)
-class HMC(Inference):
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Sampler(Method):
     """Several NUTS chains, side by side.
 
     Variances that the model sets by empirical Bayes are held at the values that the
     variational start found; learned noise is sampled.
 
     Args:
-        marginal: integrate z out by quadrature instead of sampling it.
-        num_chains: chains, each from another start.
-        num_warmup: draws that tune step size and mass matrix, then are dropped.
-        num_draws: draws kept from each chain.
-        num_nodes: quadrature nodes in each latent dimension (`marginal` only).
+        n_chains: chains, each from another start.
+        n_warmup: draws that tune step size and mass matrix, then are dropped.
+        n_draws: draws kept from each chain, at least 4.
+        start_steps: steps of the variational start (NCAI's warm start, then a plain
+            ELBO), if the estimator's `max_steps` allows as many.
         max_doublings: limit on a trajectory: 2 to this power leapfrog steps.
         target_acceptance: what the step size is tuned for.
-        training: of the variational start (NCAI's warm start, then a plain ELBO).
-        start: None for that start, or values (the truth, say).
+        start: None for the variational start, or values: see `GradientMethod`.
     """
 
-    marginal: bool = False
-    num_chains: int = 4
-    num_warmup: int = 500
-    num_draws: int = 1000
-    num_nodes: int = 64
+    integrates_latents: ClassVar[bool]
+
+    n_chains: int = 4
+    n_warmup: int = 500
+    n_draws: int = 1000
+    start_steps: int = 3_000
     max_doublings: int = 10
     target_acceptance: float = 0.8
-    training: Training = field(default_factory=lambda: Training(max_steps=3000))
-    start: Unknowns | None = None
+    start: Mapping[str, Any] | None = None
+
+    def check(self) -> None:
+        """Refuse settings that cannot be, in one sentence each."""
+        super().check()
+        for name in ("n_chains", "start_steps", "max_doublings"):
+            arguments.whole_number(name, getattr(self, name))
+        arguments.whole_number("n_warmup", self.n_warmup, 0)
+        arguments.whole_number("n_draws", self.n_draws, FEWEST_DRAWS)
+        acceptance = self.target_acceptance
+        arguments.share("target_acceptance", acceptance, 1, may_reach_it=False)
+        if isinstance(self.start, str):
+            raise ValueError(
+                f"start={self.start!r} is for the variational methods; with a sampler "
+                "give values or None."
+            )
 
     def fit(
-        self, key: PRNGKeyArray, model: Model, data: Data, driver: Driver | None = None
+        self,
+        key: PRNGKeyArray,
+        model: Model,
+        data: Data,
+        training: Training,
+        driver: Driver | None = None,
     ) -> Fit:
         """Draws from the posterior, with a report on how well they mixed."""
-        if not self.marginal:
+        if not self.integrates_latents:
             _refuse_weights(model, data)
         driver = driver or Driver()
-        start_key, warmup_key, draw_key = jax.random.split(key, 3)
-        position, priors = self._starts(start_key, model, data, driver)
+        start_key, *keys = jax.random.split(key, 3)
+        position, priors = self._starts(start_key, model, data, training, driver)
         if driver.interrupted:
             raise KeyboardInterrupt  # a start without a single draw is no fit
+        return self._sample(keys, model, data, position, priors, driver)
+
+    def continue_from(
+        self,
+        key: PRNGKeyArray,
+        model: Model,
+        data: Data,
+        posterior: Posterior,
+        training: Training,
+        driver: Driver | None = None,
+    ) -> Fit:
+        """Chains that begin at the last draws, tuned anew: the data may be others."""
+        del training
+        if not isinstance(posterior, SamplePosterior):
+            raise ValueError(f"{self.label} goes on from draws of a sampler alone.")
+        if not self.integrates_latents:
+            _refuse_weights(model, data)
+        chains = np.arange(self.n_chains) % posterior.num_components
+        last = jax.tree.map(lambda a: jnp.asarray(a)[chains, -1], posterior.samples)
+        missing = data.inputs.shape[0] - last.latents.shape[1]
+        if not self.integrates_latents and missing > 0:
+            latents = jnp.pad(last.latents, [(0, 0), (0, missing), (0, 0)])
+            last = last._replace(latents=latents)
+        priors = jax.tree.map(lambda a: jnp.asarray(a)[0], posterior.priors)
+        keys = jax.random.split(key, 2)
+        return self._sample(keys, model, data, last, priors, driver or Driver())
+
+    def _sample(self, keys, model, data, position, priors, driver: Driver) -> Fit:
+        """Warm-up and draws from these points."""
+        from ncai.inference.nuts import Target
+
         rule = None
-        if self.marginal:
-            rule = latent_rule(model.network.latent_dim, self.num_nodes)
+        if self.integrates_latents:
+            rule = latent_rule(model.network.latent_dim, NUM_NODES)
             position = position._replace(latents=position.latents[:, :0])
         target = Target(model, data, priors, rule)
         with noticing_ctrl_c() as raise_if_pressed:
             tell = partial(_tell, driver, raise_if_pressed)
-            state, tuned = self._warm_up(target, position, warmup_key, driver, tell)
-            chains, report = self._draw(target, state, tuned, draw_key, driver, tell)
+            state, tuned = self._warm_up(target, position, keys[0], driver, tell)
+            chains, report = self._draw(target, state, tuned, keys[1], driver, tell)
         samples = jax.tree.map(lambda a: jnp.swapaxes(a, 0, 1), chains)
-        shares = np.full(self.num_chains, 1 / self.num_chains)
+        shares = np.full(self.n_chains, 1 / self.n_chains)
         priors = jax.tree.map(
-            lambda a: jnp.broadcast_to(a, (self.num_chains, *a.shape)), priors
+            lambda a: jnp.broadcast_to(a, (self.n_chains, *a.shape)), priors
         )
         return Fit(
             SamplePosterior(model, samples, priors, shares),
             driver.history.stacked() | {"stage": list(driver.history.stage)},
-            np.ones(self.num_chains, bool),
+            np.ones(self.n_chains, bool),
             driver.stop_reasons,
             driver.steps,
             driver.interrupted,
             report,
         )
 
-    def _starts(self, key, model, data, driver) -> tuple[Unknowns, PriorState]:
+    def _starts(
+        self, key, model: Model, data: Data, training: Training, driver: Driver
+    ) -> tuple[Unknowns, PriorState]:
         """A point for each chain, and variances shared by all."""
-        training = replace(self.training, num_restarts=self.num_chains)
-        held = self.start is not None
-        method = MeanFieldVI(
-            training,
-            start="ncai" if self.start is None else self.start,
-            hold_means=held,
+        steps = min(self.start_steps, training.max_steps)
+        given = training.start
+        method = NCAI0(
+            learning_rate=self.learning_rate,
+            schedule="constant",
+            plateau=False,
+            hold_means=given is not None,
         )
-        fit = method.fit(key, model, data, driver)
+        run = Training(self.n_chains, steps, warm_start_steps=steps, start=given)
+        fit = method.fit(key, model, data, run, driver)
         if not fit.alive.all():
             warnings.warn(
-                f"{(~fit.alive).sum()} of {self.num_chains} chains had a start that "
+                f"{(~fit.alive).sum()} of {self.n_chains} chains had a start that "
                 "became non-finite: they start where others do. A smaller "
                 "learning_rate may keep them apart.",
                 stacklevel=2,
@@ -127,25 +174,26 @@ class HMC(Inference):
         posterior = fit.posterior
         assert isinstance(posterior, GaussianPosterior)
         living = np.flatnonzero(fit.alive)
-        posterior = posterior.select(living[np.arange(self.num_chains) % len(living)])
-        if self.start is not None:
-            point = stack_starts(self.start, self.num_chains, model)
-        else:
-            point = posterior.mean
+        posterior = posterior.select(living[np.arange(self.n_chains) % len(living)])
+        point = posterior.mean
+        if given is not None:
+            point = stack_starts(given, self.n_chains, model)
         priors = jax.tree.map(lambda a: jnp.mean(a, axis=0), posterior.priors)
         driver.alive = None
         return point, priors
 
     def _warm_up(self, target, position, warmup_key, driver, tell):
         """Chains at typical points, and step sizes and metric tuned to them."""
-        num_warmup = CHUNK_DRAWS * -(-max(self.num_warmup, CHUNK_DRAWS) // CHUNK_DRAWS)
-        schedule = jnp.asarray(build_schedule(num_warmup))
-        warm = warm_start(target, position, self.target_acceptance)
+        from ncai.inference import nuts
+
+        num_warmup = CHUNK_DRAWS * -(-max(self.n_warmup, CHUNK_DRAWS) // CHUNK_DRAWS)
+        schedule = nuts.warmup_schedule(num_warmup)
+        warm = nuts.warm_start(target, position, self.target_acceptance)
         reason = "all draws made"
         for start in range(0, num_warmup, CHUNK_DRAWS):
-            keys = _keys(warmup_key, start, self.num_chains)
+            keys = _keys(warmup_key, start, self.n_chains)
             made = start + CHUNK_DRAWS
-            warm, info = warmup_chunk(
+            warm, info = nuts.warmup_chunk(
                 target,
                 warm,
                 keys,
@@ -158,25 +206,29 @@ class HMC(Inference):
                 reason = f"time limit after {made} draws"
                 break
         driver.stop_reasons.append(f"warm-up: {reason}")
-        return finish_warmup(warm, self.target_acceptance)
+        return nuts.finish_warmup(warm, self.target_acceptance)
 
     def _draw(self, target, state, tuned, draw_key, driver, tell):
         """The draws, and a report on how well they mixed."""
+        from ncai.inference import mixing, nuts
+
         positions, infos, functionals = [], [], []
-        inputs, nodes = check_points(target)
+        inputs, nodes = mixing.check_points(target)
         reason = "all draws made"
         try:
-            for start in range(0, self.num_draws, CHUNK_DRAWS):
-                keys = _keys(draw_key, start, self.num_chains)
-                state, chunk, info = draw_chunk(
+            for start in range(0, self.n_draws, CHUNK_DRAWS):
+                keys = _keys(draw_key, start, self.n_chains)
+                state, chunk, info = nuts.draw_chunk(
                     target, state, tuned, keys, self.max_doublings
                 )
-                functionals.append(predictive_summary(target, chunk, inputs, nodes))
+                functionals.append(
+                    mixing.predictive_summary(target, chunk, inputs, nodes)
+                )
                 positions.append(jax.tree.map(np.asarray, chunk))
                 infos.append(jax.tree.map(np.asarray, info))
                 made = start + CHUNK_DRAWS
-                tell("sampling", made, self.num_draws, info)
-                if made < self.num_draws and driver.out_of_time():
+                tell("sampling", made, self.n_draws, info)
+                if made < self.n_draws and driver.out_of_time():
                     reason = f"time limit after {made} draws"
                     break
         except KeyboardInterrupt:
@@ -187,14 +239,48 @@ class HMC(Inference):
         driver.stop_reasons.append(f"sampling: {reason}")
 
         chains = jax.tree.map(
-            lambda *parts: np.concatenate(parts)[: self.num_draws], *positions
+            lambda *parts: np.concatenate(parts)[: self.n_draws], *positions
         )
         info = jax.tree.map(lambda *parts: np.concatenate(parts), *infos)
-        summary = np.concatenate(functionals)[: self.num_draws]
-        report = judge_mixing(summary, info)
+        summary = np.concatenate(functionals)[: self.n_draws]
+        report = mixing.judge_mixing(summary, info)
         if not report.mixed:
             warnings.warn(str(report), stacklevel=4)
         return chains, report
+
+    def footprint(
+        self, network: FlatNetwork, hidden: int, num_rows: int, num_restarts: int
+    ) -> Footprint:
+        """The draws that are kept, and a step of every chain."""
+        del num_restarts
+        drawn, values = network.num_weights, num_rows * hidden
+        if self.integrates_latents:
+            values += num_rows * NUM_NODES ** max(network.latent_dim, 1)
+        else:
+            drawn += num_rows * network.latent_dim
+        return Footprint(self.n_chains * self.n_draws * drawn, self.n_chains, values)
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class HMC(Sampler):
+    """NUTS over W and z. Settings are those of `Sampler`."""
+
+    name: ClassVar[str] = "hmc"
+    label: ClassVar[str] = "HMC"
+    supports: ClassVar[Supports] = Supports(sampling=True, exact_latents=True)
+    integrates_latents: ClassVar[bool] = False
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class HMCMarginal(Sampler):
+    """NUTS over W, with z integrated out by quadrature. Settings are `Sampler`'s."""
+
+    name: ClassVar[str] = "hmc_marginal"
+    label: ClassVar[str] = "HMC, z integrated out"
+    supports: ClassVar[Supports] = Supports(
+        sampling=True, most_latents=LARGEST_DIM, row_latents=False, exact_latents=True
+    )
+    integrates_latents: ClassVar[bool] = True
 
 
 def _refuse_weights(model: Model, data: Data) -> None:
@@ -214,67 +300,13 @@ def _keys(key, start, num_chains):
     return jax.vmap(lambda k: jax.random.split(k, num_chains))(keys)
 
 
-def check_points(target: Target, count: int = 40):
-    """Rows and latents at which mixing is judged: spread over the data.
-
-    Of fewer rows some come twice, so that tables of any size share a program.
-    """
-    rows = np.flatnonzero(np.asarray(target.data.row_weights) > 0)
-    rows = rows[np.linspace(0, len(rows) - 1, count).astype(int)]
-    dims = target.model.network.latent_dim
-    nodes = jnp.asarray(latent_nodes(1, 32, dims)[0])
-    scale = jnp.sqrt(target.priors.latent_variance)
-    return target.data.inputs[rows], scale * nodes
-
-
-@jax.jit
-def predictive_summary(target, positions, inputs, nodes):
-    """Mean and spread over z of f at the check points: [draws, chains, 2 x points]."""
-
-    def one(weights):
-        outputs = jax.vmap(
-            lambda x: jax.vmap(lambda z: target.model.network.apply(weights, x, z))(
-                nodes
-            )
-        )(inputs)
-        mean = jnp.mean(outputs, axis=1)
-        parts = [mean.ravel()]
-        if nodes.shape[0] > 1:
-            parts.append(jnp.std(outputs, axis=1).ravel())
-        return jnp.concatenate(parts)
-
-    return jax.vmap(jax.vmap(one))(positions.weights)
-
-
-@jax.jit  # one program that is kept, in place of many small ones
-def _rhat_and_ess(chains):
-    return blackjax.rhat(chains), blackjax.ess(chains)
-
-
-def judge_mixing(summary: np.ndarray, info: DrawInfo) -> SamplerReport:
-    """R-hat (rank-normalised, split) and effective sample size of the predictions."""
-    chains = jnp.asarray(np.swapaxes(summary, 0, 1))
-    rhat, ess = (np.asarray(found) for found in _rhat_and_ess(chains))
-    # What does not vary has no R-hat; where nothing does, no chain has moved.
-    rhat = rhat[~np.isnan(rhat)]
-    return SamplerReport(
-        max_rhat=float(rhat.max()) if rhat.size else np.inf,
-        min_ess=float(np.nanmin(ess)),
-        num_divergences=int(info.divergent.sum()),
-        acceptance_rate=float(info.acceptance.mean()),
-        num_draws=summary.shape[0],
-        num_chains=summary.shape[1],
-        mean_leapfrogs=float(info.leapfrogs.mean()),
-    )
-
-
 def _tell(
     driver: Driver,
     raise_if_pressed: Callable[[], None],
     stage: str,
     step: int,
     total: int,
-    info: DrawInfo,
+    info,
 ) -> None:
     driver.steps += CHUNK_DRAWS
     value = -np.asarray(info.log_density).mean(axis=0)

@@ -1,55 +1,84 @@
 """`iwae`: W and z by the importance-weighted bound, for any number of latents."""
 
-from dataclasses import dataclass, field
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import jax
 from jaxtyping import PRNGKeyArray
 
-from ncai.inference.base import (
-    Inference,
-    Training,
+from ncai.inference.base import DEFAULT, PAPER, Footprint, Preset, Supports, Training
+from ncai.inference.posterior import Fit, Posterior
+from ncai.inference.starts import (
+    as_gaussian,
     gaussian_fit,
-    starting_points,
     starting_state,
+    with_latents_of,
 )
-from ncai.inference.marginal import with_unit_latents
-from ncai.inference.posterior import Fit
-from ncai.model.bnn_lv import Model, PriorState
-from ncai.model.mean_field import MeanField
+from ncai.inference.temperature import TemperedMethod, with_unit_latents
+from ncai.inference.warm_start import starting_points
+from ncai.model.bnn_lv import Model
+from ncai.model.mean_field import mean_field_of
+from ncai.model.networks import FlatNetwork
 from ncai.objectives.importance_bound import NegativeImportanceBound
+from ncai.runtime import arguments
 from ncai.training.driver import Driver
 from ncai.training.step import initial_state
-from ncai.types import Data, Unknowns
+from ncai.types import Data
 
 
-@dataclass(frozen=True)
-class ImportanceWeighted(Inference):
+@dataclass(frozen=True, kw_only=True, repr=False)
+class IWAE(TemperedMethod):
     """A factorised Gaussian over W and z, the latter only proposing samples.
 
     Args:
-        training: restarts, steps, rates.
-        start: "ncai": weights of a network trained at z = 0, or "random", or values.
-        temperatures: of the prior of W, restart by restart in turn.
-        num_latent_samples: M; 1 is the ELBO.
+        n_latent_samples: samples of z a step, for one W; 1 is the ELBO.
     """
 
-    training: Training = field(default_factory=Training)
-    start: str | Unknowns = "ncai"
-    temperatures: tuple[float, ...] = (1.0,)
-    num_latent_samples: int = 8
+    name: ClassVar[str] = "iwae"
+    label: ClassVar[str] = "IWAE"
+    supports: ClassVar[Supports] = Supports(
+        folds=True, row_latents=False, exact_latents=True, empirical_noise=False
+    )
+    presets: ClassVar[Mapping[str, Preset]] = {
+        "paper": PAPER,
+        "default": replace(
+            DEFAULT,
+            max_steps=6_000,
+            method={
+                **DEFAULT.method,
+                "learning_rate": 0.03,
+                "schedule": "cosine",
+                "temperature": 0.1,
+                "noise_starts": (0.1,),
+            },
+        ),
+    }
+
+    n_latent_samples: int = 8
+
+    def check(self) -> None:
+        """Refuse settings that cannot be, in one sentence each."""
+        super().check()
+        arguments.whole_number("n_latent_samples", self.n_latent_samples)
 
     def fit(
-        self, key: PRNGKeyArray, model: Model, data: Data, driver: Driver | None = None
+        self,
+        key: PRNGKeyArray,
+        model: Model,
+        data: Data,
+        training: Training,
+        driver: Driver | None = None,
     ) -> Fit:
         """One Gaussian for each restart."""
         driver = driver or Driver()
         model = with_unit_latents(model)
         start_key, *state_keys = jax.random.split(key, 4)
-        num_restarts = self.training.num_restarts
-        keys = jax.random.split(start_key, num_restarts)
-        point = starting_points(self.start, keys, model, data, self.training, driver)
-        state = starting_state(state_keys, model, point, self.training)
-        stage = self.training.stage("bound", self._objectives(num_restarts))
+        keys = jax.random.split(start_key, training.num_restarts)
+        start = self.start if isinstance(self.start, str) else "ncai"
+        point = starting_points(start, keys, model, data, self, training, driver)
+        state = starting_state(state_keys, model, point, training, self.noise_starts)
+        stage = self.stage("bound", self._bounds(training, len(keys)), training)
         state = driver.run_from(stage, model, data, state)
         return gaussian_fit(model, state.params, state.priors, driver)
 
@@ -58,26 +87,31 @@ class ImportanceWeighted(Inference):
         key: PRNGKeyArray,
         model: Model,
         data: Data,
-        q: MeanField,
-        priors: PriorState,
-        driver: Driver,
+        posterior: Posterior,
+        training: Training,
+        driver: Driver | None = None,
     ) -> Fit:
-        """Train on from a fit, on other rows: short, and with a low rate."""
-        keys = jax.random.split(key, q.mean.weights.shape[0])
-        stage = self.training.stage(
-            "refit",
-            self._objectives(len(keys)),
-            max_steps=max(self.training.max_steps // 5, 1),
-            learning_rate=self.training.learning_rate / 3,
-        )
+        """Train on from a fit: short, and at a low rate."""
+        driver = driver or Driver()
         model = with_unit_latents(model)
-        state = driver.run(stage, model, data, initial_state(q, priors, keys))
+        old = with_latents_of(as_gaussian(posterior, self.label), data.inputs.shape[0])
+        keys = jax.random.split(key, old.num_components)
+        stage = self.continued_stage(self._bounds(training, len(keys)), training)
+        q = mean_field_of(old.mean, old.scale)
+        state = driver.run(stage, model, data, initial_state(q, old.priors, keys))
         return gaussian_fit(model, state.params, state.priors, driver)
 
-    def _objectives(self, num_restarts: int) -> tuple[NegativeImportanceBound, ...]:
+    def _bounds(
+        self, training: Training, num_restarts: int
+    ) -> tuple[NegativeImportanceBound, ...]:
         return tuple(
-            NegativeImportanceBound(
-                self.temperatures[i % len(self.temperatures)], self.num_latent_samples
-            )
-            for i in range(num_restarts)
+            NegativeImportanceBound(temperature, int(self.n_latent_samples))
+            for temperature in self.restart_temperatures(num_restarts, training.folded)
         )
+
+    def footprint(
+        self, network: FlatNetwork, hidden: int, num_rows: int, num_restarts: int
+    ) -> Footprint:
+        """A step holds every sample of z."""
+        usual = super().footprint(network, hidden, num_rows, num_restarts)
+        return usual._replace(values=usual.values * int(self.n_latent_samples))

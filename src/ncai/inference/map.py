@@ -1,68 +1,85 @@
 """`map`: the joint mode of (W, Z), which the paper shows to be a poor summary."""
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
-from ncai.inference.base import (
-    Inference,
-    Training,
+from ncai.inference.base import GradientMethod, Training
+from ncai.inference.posterior import Fit, GaussianPosterior, Posterior
+from ncai.inference.starts import (
+    as_gaussian,
     driver_fit,
     random_points,
     stack_starts,
+    with_latents_of,
 )
-from ncai.inference.posterior import Fit, GaussianPosterior
-from ncai.model.bnn_lv import Model, initial_priors_of
+from ncai.model.bnn_lv import Model, PriorState
+from ncai.model.empirical_bayes import initial_priors_of
 from ncai.objectives.elbo import NegativeLogJoint
 from ncai.training.driver import Driver
 from ncai.training.step import initial_state
 from ncai.types import Data, Unknowns
 
 
-@dataclass(frozen=True)
-class MAP(Inference):
+@dataclass(frozen=True, kw_only=True, repr=False)
+class MAP(GradientMethod):
     """Gradient descent on -log p(Y, W, Z | X) from several starts.
 
-    Args:
-        training: restarts, steps, rates.
-        given: starts by value; they fill the first restarts, random ones the rest (the
-            paper's 1 at the truth and 9 random ones).
+    A start by value fills the first restarts, random points the rest (the paper's one
+    at the truth and nine random ones). Settings are those of `GradientMethod`.
     """
 
-    training: Training = field(default_factory=Training)
-    given: Unknowns | None = None
+    name: ClassVar[str] = "map"
+    label: ClassVar[str] = "MAP"
 
     def fit(
-        self, key: PRNGKeyArray, model: Model, data: Data, driver: Driver | None = None
+        self,
+        key: PRNGKeyArray,
+        model: Model,
+        data: Data,
+        training: Training,
+        driver: Driver | None = None,
     ) -> Fit:
         """The modes found, as Gaussians of zero width."""
         driver = driver or Driver()
-        point, priors = map_points(
-            key, model, data, self.training, driver, given=self.given
-        )
-        scale = jax.tree.map(jnp.zeros_like, point)
-        shares = np.full(self.training.num_restarts, 1 / self.training.num_restarts)
-        # Learned noise stays a point too.
-        scale = scale._replace(log_noise_var=scale.log_noise_var[:, :0])
-        posterior = GaussianPosterior(model, point, scale, priors, shares)
-        return driver_fit(posterior, driver)
+        point, priors = map_points(self, key, model, data, training, driver)
+        return _points_fit(model, point, priors, driver)
+
+    def continue_from(
+        self,
+        key: PRNGKeyArray,
+        model: Model,
+        data: Data,
+        posterior: Posterior,
+        training: Training,
+        driver: Driver | None = None,
+    ) -> Fit:
+        """Go on from the modes found."""
+        driver = driver or Driver()
+        old = with_latents_of(as_gaussian(posterior, self.label), data.inputs.shape[0])
+        keys = jax.random.split(key, old.num_components)
+        stage = self.continued_stage(NegativeLogJoint(), training)
+        point = jax.tree.map(jnp.asarray, old.mean)
+        state = driver.run(stage, model, data, initial_state(point, old.priors, keys))
+        return _points_fit(model, state.params, state.priors, driver)
 
 
 def map_points(
+    method: GradientMethod,
     key: PRNGKeyArray,
     model: Model,
     data: Data,
     training: Training,
     driver: Driver,
-    given: Unknowns | None = None,
-):
+) -> tuple[Unknowns, PriorState]:
     """One joint mode for each restart, and the variances that belong to it."""
-    num_rows = data.inputs.shape[0]
     keys = jax.random.split(key, training.num_restarts)
-    start = random_points(keys, model, num_rows)
+    start = random_points(keys, model, data.inputs.shape[0])
+    given = training.start
     if given is not None:
         num_given = min(
             training.num_restarts, jnp.atleast_2d(jnp.asarray(given.weights)).shape[0]
@@ -73,6 +90,15 @@ def map_points(
         )
     priors = initial_priors_of(keys, model)
     state = initial_state(start, priors, keys)
-    stage = training.stage("map", NegativeLogJoint())
+    stage = method.stage("map", NegativeLogJoint(), training)
     state = driver.run(stage, model, data, state)
     return state.params, state.priors
+
+
+def _points_fit(model: Model, point: Unknowns, priors: PriorState, driver) -> Fit:
+    scale = jax.tree.map(jnp.zeros_like, point)
+    # Learned noise stays a point too.
+    scale = scale._replace(log_noise_var=scale.log_noise_var[:, :0])
+    count = point.weights.shape[0]
+    shares = np.full(count, 1 / count)
+    return driver_fit(GaussianPosterior(model, point, scale, priors, shares), driver)

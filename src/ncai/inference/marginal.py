@@ -1,143 +1,160 @@
 """`marginal`: variational inference for W alone, with z integrated out."""
 
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import ClassVar
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
-from ncai.inference.base import (
-    Inference,
-    Training,
-    gaussian_fit,
-    starting_points,
-    starting_state,
-)
-from ncai.inference.posterior import Fit
-from ncai.model.bnn_lv import Model, PriorState, Variance
-from ncai.model.mean_field import MeanField
-from ncai.model.quadrature import latent_rule
+from ncai.inference.base import DEFAULT, PAPER, Footprint, Preset, Supports, Training
+from ncai.inference.posterior import Fit, Posterior
+from ncai.inference.starts import as_gaussian, gaussian_fit, starting_state
+from ncai.inference.temperature import TemperedMethod, with_unit_latents
+from ncai.inference.warm_start import starting_points
+from ncai.model.bnn_lv import Model
+from ncai.model.mean_field import mean_field_of
+from ncai.model.networks import MLP, FlatNetwork
+from ncai.model.quadrature import LARGEST_DIM, latent_rule
 from ncai.objectives.marginal_elbo import NegativeMarginalElbo
-from ncai.training.driver import LARGEST_GROUP, Driver
-from ncai.training.step import TrainState, initial_state
-from ncai.types import Data, Unknowns
+from ncai.runtime import arguments
+from ncai.training.driver import Driver
+from ncai.training.stage import LARGEST_GROUP
+from ncai.training.step import initial_state
+from ncai.types import Data
 
 BATCH_ROWS = 256  # what a step looks at: its cost then stays as rows grow
-START_OF_FACTOR = 0.2  # what all directions add at first, in units of the scales
 REACH = 4.5  # prior standard deviations of z that the nodes cover each way
-NODES = {1: 16, 2: 16}  # in each dimension
+NODES = 16  # in each dimension
 # Rows x nodes x restarts of a group: half a megabyte, which a core's cache holds.
 GROUP_VALUES = 2**17
 
 
-@dataclass(frozen=True)
-class Marginal(Inference):
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Marginal(TemperedMethod):
     """A factorised Gaussian over W; z is integrated out by quadrature, so K <= 2.
 
-    Nothing keeps z from memorising the data in other methods but penalties; here there
-    is no z to do so. The noise can be learned from the first step on.
+    In other methods only penalties keep z from memorising the data; here there is no z
+    to do so, and the noise can be learned from the first step on.
 
     Args:
-        training: restarts, steps, rates.
-        start: "random"; "ncai": weights of a network trained at z = 0; or values.
-        temperatures: of the prior of W, restart by restart in turn: see
-            `NegativeMarginalElbo`. Validation then chooses.
-        rank: directions in which weights may move together under q(W), beside the
-            independent moves of each; or "last_layer": any of the last layer's weights
-            together, a full covariance.
-        batch_rows: rows that a step looks at; all, if there are no more.
+        n_mc_samples: Monte Carlo samples of W a step.
     """
 
-    training: Training = field(default_factory=Training)
-    start: str | Unknowns = "random"
-    temperatures: tuple[float, ...] = (1.0,)
-    rank: int | str = 0
-    batch_rows: int = BATCH_ROWS
+    name: ClassVar[str] = "marginal"
+    label: ClassVar[str] = "Marginal inference"
+    supports: ClassVar[Supports] = Supports(
+        folds=True,
+        most_latents=LARGEST_DIM,
+        row_latents=False,
+        exact_latents=True,
+        empirical_noise=False,
+    )
+    # Chosen on held-out rows of training parts: see docs/quality.md.
+    presets: ClassVar[Mapping[str, Preset]] = {
+        "paper": PAPER,
+        "default": replace(
+            DEFAULT,
+            network=MLP((50, 50), "silu", "last", "auto"),
+            n_restarts=16,
+            max_steps=4_000,
+            target_transform="auto",
+            rounding="auto",
+            keep="weighted",
+            method={
+                **DEFAULT.method,
+                "learning_rate": 0.05,
+                "schedule": "cosine",
+                "temperature": (0.001, 0.1),
+                "noise_starts": (0.1,),
+                "latent_variance": 4.0,  # wide: f starts out steep in z
+                "n_folds": 8,
+                "recalibrate_noise": True,
+            },
+        ),
+    }
+
+    n_mc_samples: int = 1
+
+    def check(self) -> None:
+        """Refuse settings that cannot be, in one sentence each."""
+        super().check()
+        arguments.whole_number("n_mc_samples", self.n_mc_samples)
 
     def fit(
-        self, key: PRNGKeyArray, model: Model, data: Data, driver: Driver | None = None
+        self,
+        key: PRNGKeyArray,
+        model: Model,
+        data: Data,
+        training: Training,
+        driver: Driver | None = None,
     ) -> Fit:
         """One Gaussian over W for each restart, and none over z."""
         driver = driver or Driver()
         model = with_unit_latents(model)
         start_key, *state_keys = jax.random.split(key, 4)
-        keys = jax.random.split(start_key, self.training.num_restarts)
-        point = starting_points(self.start, keys, model, data, self.training, driver)
+        keys = jax.random.split(start_key, training.num_restarts)
+        start = self.start if isinstance(self.start, str) else "random"
+        point = starting_points(start, keys, model, data, self, training, driver)
         point = point._replace(latents=point.latents[:, :0])
-        state = starting_state(state_keys, model, point, self.training)
-        if self.rank:
-            num_rows, rank = model.network.num_weights, self.rank
-            if rank == "last_layer":
-                num_rows = rank = model.network.num_last_weights
-            q = with_directions(start_key, state.params, num_rows, int(rank))
-            state = initial_state(q, state.priors, state.key)
-        return self._train("marginal", model, data, state, driver)
+        state = starting_state(state_keys, model, point, training, self.noise_starts)
+        if not (driver.interrupted or driver.out_of_time()):
+            batches, grouped = self._batches(model, data, training, len(keys))
+            stage = self.stage("marginal", training=training, **grouped)
+            state = driver.run(stage, model, batches, state)
+        return gaussian_fit(model, state.params, state.priors, driver)
 
     def continue_from(
         self,
         key: PRNGKeyArray,
         model: Model,
         data: Data,
-        q: MeanField,
-        priors: PriorState,
-        driver: Driver,
-        name: str = "refit",
-        rate: float = 1 / 3,
+        posterior: Posterior,
+        training: Training,
+        driver: Driver | None = None,
     ) -> Fit:
-        """Train on from a fit, perhaps on other rows, for a fifth of the steps."""
-        keys = jax.random.split(key, q.mean.weights.shape[0])
-        no_latents = jax.tree.map(
-            lambda part: part._replace(latents=part.latents[:, :0]),
-            q,
-            is_leaf=lambda part: isinstance(part, Unknowns),
+        """Train on from a fit: short, and at a low rate."""
+        driver = driver or Driver()
+        model = with_unit_latents(model)
+        old = as_gaussian(posterior, self.label)
+        keys = jax.random.split(key, old.num_components)
+        mean, scale = (
+            part._replace(latents=part.latents[:, :0]) for part in (old.mean, old.scale)
         )
-        state = initial_state(no_latents, priors, keys)
-        return self._train(
-            name,
-            with_unit_latents(model),
-            data,
-            state,
-            driver,
-            max_steps=max(self.training.max_steps // 5, 1),
-            learning_rate=rate * self.training.learning_rate,
-        )
-
-    def _train(
-        self, name, model, data, state: TrainState, driver: Driver, **changes
-    ) -> Fit:
-        dims = model.network.latent_dim
-        nodes = latent_rule(dims, NODES[dims], REACH).nodes
-        num_restarts = state.key.shape[0]
-        batch_rows = even_batches(data.inputs.shape[0], self.batch_rows)
-        batches = in_batches(data, batch_rows)
-        objectives = tuple(
-            NegativeMarginalElbo(
-                nodes,
-                self.temperatures[i % len(self.temperatures)],
-                self.training.num_samples,
-                dims == 1,
-                batch_rows,
-            )
-            for i in range(num_restarts)
-        )
-        if not (driver.interrupted or driver.out_of_time()):
-            values = batch_rows * nodes.shape[0]
-            group = int(np.clip(GROUP_VALUES // values, 1, LARGEST_GROUP))
-            stage = self.training.stage(
-                name, objectives, largest_group=group, **changes
-            )
-            state = driver.run(stage, model, batches, state)
+        state = initial_state(mean_field_of(mean, scale), old.priors, keys)
+        batches, grouped = self._batches(model, data, training, len(keys))
+        stage = self.continued_stage(training=training, **grouped)
+        state = driver.run(stage, model, batches, state)
         return gaussian_fit(model, state.params, state.priors, driver)
 
+    def _batches(self, model, data: Data, training: Training, num_restarts: int):
+        """Rows in blocks; and the objectives on them, in groups that fit the cache."""
+        dims = model.network.latent_dim
+        nodes = latent_rule(dims, NODES, REACH).nodes
+        batch_rows = even_batches(data.inputs.shape[0], BATCH_ROWS)
+        temperatures = self.restart_temperatures(num_restarts, training.folded)
+        objectives = tuple(
+            NegativeMarginalElbo(
+                nodes, temperature, int(self.n_mc_samples), dims == 1, batch_rows
+            )
+            for temperature in temperatures
+        )
+        group = GROUP_VALUES // (batch_rows * nodes.shape[0])
+        return in_batches(data, batch_rows), {
+            "objective": objectives,
+            "largest_group": int(np.clip(group, 1, LARGEST_GROUP)),
+        }
 
-def with_directions(
-    key: PRNGKeyArray, q: MeanField, num_rows: int, rank: int
-) -> MeanField:
-    """Add small random directions in which the last so many weights move together."""
-    restarts = q.mean.weights.shape[0]
-    normals = jax.random.normal(key, (restarts, num_rows, rank))
-    return q._replace(factor=START_OF_FACTOR / rank**0.5 * normals)
+    def footprint(
+        self, network: FlatNetwork, hidden: int, num_rows: int, num_restarts: int
+    ) -> Footprint:
+        """A step holds a value for each node of z, of one block of rows."""
+        usual = super().footprint(network, hidden, num_rows, num_restarts)
+        nodes = NODES ** max(network.latent_dim, 1)
+        values = min(num_rows, BATCH_ROWS) * nodes * hidden
+        return usual._replace(values=max(usual.values, values))
 
 
 def even_batches(num_rows: int, most: int) -> int:
@@ -166,10 +183,3 @@ def in_batches(data: Data, batch_rows: int) -> Data:
         shuffled(data.targets),
         shuffled(data.row_weights, axis=-1),  # which may differ between restarts
     )
-
-
-def with_unit_latents(model: Model) -> Model:
-    """The model with the width of z held: weights that multiply z do its work."""
-    if model.latent_variance.mode == "fixed":
-        return model
-    return replace(model, latent_variance=Variance(jnp.asarray(1.0)))

@@ -1,33 +1,34 @@
-"""`mfvi`, `ncai0` and `ncai`: variational inference with the factorised Gaussian.
+"""`mfvi`: variational inference with the paper's factorised Gaussian.
 
-They differ in where they start and in what they add to the negative ELBO; so they are
-three settings of one class.
+NCAI trains the same family (`ncai.inference.ncai`); what both share is here.
 """
 
-from dataclasses import dataclass, field, replace
-from typing import Any
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import jax
 from jaxtyping import PRNGKeyArray
 
-from ncai.inference.base import (
-    Inference,
-    Training,
-    gaussian_fit,
-    starting_points,
-    starting_state,
-)
+from ncai.inference.base import GradientMethod, Training
 from ncai.inference.map import map_points
-from ncai.inference.posterior import Fit
-from ncai.model.bnn_lv import Model, PriorState
-from ncai.model.mean_field import MeanField
+from ncai.inference.posterior import Fit, Posterior
+from ncai.inference.starts import (
+    as_gaussian,
+    gaussian_fit,
+    starting_state,
+    with_latents_of,
+)
+from ncai.inference.warm_start import starting_points
+from ncai.model.bnn_lv import Model
+from ncai.model.mean_field import MeanField, mean_field_of
 from ncai.objectives.elbo import NegativeElbo
-from ncai.objectives.penalties import Penalties
-from ncai.training.driver import Driver, Stage
+from ncai.runtime import arguments
+from ncai.training.driver import Driver
+from ncai.training.stage import Stage
 from ncai.training.step import TrainState, initial_state
 from ncai.types import Data, Unknowns
 
-STARTS = ("random", "ncai", "map")
 # Prefixes of the parameters: what is learned and what is held.
 HOLD: Any = 0.0
 LEARN: Any = 1.0
@@ -36,9 +37,9 @@ NOISE_HELD = MeanField(Unknowns(LEARN, LEARN, HOLD), Unknowns(LEARN, LEARN, HOLD
 ONLY_NOISE = MeanField(Unknowns(HOLD, HOLD, LEARN), Unknowns(HOLD, HOLD, LEARN))
 
 
-@dataclass(frozen=True)
-class MeanFieldVI(Inference):
-    """Variational inference from a chosen start, with or without NCAI's penalties.
+@dataclass(frozen=True, kw_only=True, repr=False)
+class MeanFieldMethod(GradientMethod):
+    """What the methods with a factorised Gaussian over W and z share.
 
     Learned noise is held at its start until the rest is trained, and then learned with
     the rest held. Free from the start it grows to explain everything before z has a
@@ -49,30 +50,51 @@ class MeanFieldVI(Inference):
     noise all along.
 
     Args:
-        training: restarts, steps, rates.
-        start: "random"; "ncai", the warm start; "map", the joint mode; or the values
-            themselves (the truth, say).
-        hold_means: train the scales only (the paper's "Fixed at GT").
-        penalties: NCAI's, or a tuple of them for the restarts to take in turn (a grid
-            in one run), or None. With them, the first half of the steps is plain ELBO;
-            the penalties then grow from 0 (from the first step on they would wreck the
-            fit, as latents have not yet moved).
-        ramp_fraction: the part of the second half over which they grow.
+        hold_means: train only the widths of the posterior around `start` (the paper's
+            "Fixed at GT").
+        n_mc_samples: Monte Carlo samples of (W, z) a step.
     """
 
-    training: Training = field(default_factory=Training)
-    start: str | Unknowns = "random"
+    starts: ClassVar[tuple[str, ...]] = ("random", "ncai", "map")
+    own_start: ClassVar[str]
+
     hold_means: bool = False
-    penalties: Penalties | tuple[Penalties, ...] | None = None
-    ramp_fraction: float = 0.5
+    n_mc_samples: int = 1
+
+    def check(self) -> None:
+        """Refuse settings that cannot be, in one sentence each."""
+        super().check()
+        arguments.flag("hold_means", self.hold_means)
+        arguments.whole_number("n_mc_samples", self.n_mc_samples)
+
+    @abstractmethod
+    def stages(self, model: Model, training: Training) -> list[Stage]:
+        """The stages of the main training, in order."""
+
+    @abstractmethod
+    def final_objective(self, num_restarts: int) -> Any:
+        """The objective that the last stages minimise, with no ramp."""
+
+    @property
+    def elbo(self) -> NegativeElbo:
+        """The plain objective."""
+        return NegativeElbo(int(self.n_mc_samples))
 
     def fit(
-        self, key: PRNGKeyArray, model: Model, data: Data, driver: Driver | None = None
+        self,
+        key: PRNGKeyArray,
+        model: Model,
+        data: Data,
+        training: Training,
+        driver: Driver | None = None,
     ) -> Fit:
         """One Gaussian for each restart."""
         driver = driver or Driver()
-        state = self._starting_state(key, model, data, driver)
-        for stage in self._stages(model):
+        state = self._starting_state(key, model, data, training, driver)
+        stages = self.stages(model, training)
+        if self.hold_means:
+            stages = [self.stage("scales", self.elbo, training, trainable=MEANS_HELD)]
+        for stage in stages:
             state = driver.run_from(stage, model, data, state)
         return gaussian_fit(model, state.params, state.priors, driver)
 
@@ -81,103 +103,103 @@ class MeanFieldVI(Inference):
         key: PRNGKeyArray,
         model: Model,
         data: Data,
-        q: MeanField,
-        priors: PriorState,
-        driver: Driver,
+        posterior: Posterior,
+        training: Training,
+        driver: Driver | None = None,
     ) -> Fit:
-        """Train on from a fit, on other rows (a refit with the held-out ones added).
-
-        Short, and with a low rate: the weights are nearly there.
-        """
-        keys = jax.random.split(key, q.mean.weights.shape[0])
-        stage = self.training.stage(
-            "refit",
-            self._penalised(len(keys), 1.0),
-            max_steps=max(self.training.max_steps // 5, 1),
-            learning_rate=self.training.learning_rate / 3,
+        """Train on from a fit: short, and at a low rate."""
+        driver = driver or Driver()
+        old = with_latents_of(as_gaussian(posterior, self.label), data.inputs.shape[0])
+        keys = jax.random.split(key, old.num_components)
+        stage = self.continued_stage(
+            self.final_objective(len(keys)),
+            training,
             rate_drops=0,
-            trainable=_noise_held(model),
+            trainable=noise_held(model),
         )
-        state = driver.run(stage, model, data, initial_state(q, priors, keys))
+        q = mean_field_of(old.mean, old.scale)
+        state = driver.run(stage, model, data, initial_state(q, old.priors, keys))
         return gaussian_fit(model, state.params, state.priors, driver)
 
-    def _starting_state(self, key, model, data, driver) -> TrainState:
+    def elbo_stages(self, model: Model, training: Training) -> list[Stage]:
+        """Plain variational inference, with the noise last where there is a z."""
+        held = noise_held(model)
+        if held is LEARN:
+            return [self.stage("elbo", self.elbo, training)]
+        main = self.stage("elbo", self.elbo, training, trainable=held)
+        return [main, self.noise_stage(training)]
+
+    def noise_stage(self, training: Training) -> Stage:
+        """The noise alone, with the rest held."""
+        return self.stage(
+            "noise",
+            self.elbo,
+            training,
+            max_steps=max(training.max_steps // 10, 1),
+            rate_drops=0,
+            trainable=ONLY_NOISE,
+        )
+
+    def _starting_state(self, key, model, data, training, driver) -> TrainState:
         start_key, *state_keys = jax.random.split(key, 4)
-        keys = jax.random.split(start_key, self.training.num_restarts)
-        means_are_given = isinstance(self.start, Unknowns) or self.start == "map"
-        if self.start == "map":
-            point, _ = map_points(start_key, model, data, self.training, driver)
+        start = self.start if isinstance(self.start, str) else self.own_start
+        from_mode = training.start is None and start == "map"
+        if from_mode:
+            point, _ = map_points(self, start_key, model, data, training, driver)
         else:
-            point = starting_points(
-                self.start, keys, model, data, self.training, driver
-            )
-        state = starting_state(state_keys, model, point, self.training)
+            keys = jax.random.split(start_key, training.num_restarts)
+            point = starting_points(start, keys, model, data, self, training, driver)
+        state = starting_state(state_keys, model, point, training, self.noise_starts)
+        means_are_given = from_mode or training.start is not None
         if means_are_given and not self.hold_means:
             # The paper trains the variances to convergence before it lets go.
-            stage = self.training.stage(
+            stage = self.stage(
                 "scales",
-                NegativeElbo(self.training.num_samples),
-                max_steps=self.training.settle_steps,
+                self.elbo,
+                training,
+                max_steps=training.settle_steps,
                 rate_drops=0,
                 trainable=MEANS_HELD,
             )
             state = driver.run_from(stage, model, data, state)
         return state
 
-    def _stages(self, model: Model) -> list[Stage]:
-        elbo = NegativeElbo(self.training.num_samples)
-        if self.hold_means:
-            return [self.training.stage("scales", elbo, trainable=MEANS_HELD)]
-        learn_noise_last = _noise_held(model) is NOISE_HELD
-        if self.penalties is None and not learn_noise_last:
-            return [self.training.stage("elbo", elbo)]
-        noise_held = _noise_held(model)
-        noise_stage = self.training.stage(
-            "noise",
-            elbo,
-            max_steps=max(self.training.max_steps // 10, 1),
-            rate_drops=0,
-            trainable=ONLY_NOISE,
-        )
-        if self.penalties is None:
-            return [
-                self.training.stage("elbo", elbo, trainable=noise_held),
-                noise_stage,
-            ]
-        first = self.training.max_steps // 2
-        second = self.training.max_steps - first
-        ramp = max(int(self.ramp_fraction * second), 1)
-        stages = [
-            self.training.stage(
-                "elbo", elbo, max_steps=first, rate_drops=0, trainable=noise_held
-            ),
-            self.training.stage(
-                "penalties",
-                self._penalised(self.training.num_restarts, float(ramp)),
-                max_steps=second,
-                settle_steps=ramp,
-                trainable=noise_held,
-            ),
-        ]
-        return [*stages, noise_stage] if learn_noise_last else stages
 
-    def _penalised(self, num_restarts: int, ramp: float):
-        """The objective with penalties; one for each restart where they differ."""
-        elbo = NegativeElbo(self.training.num_samples)
-        if not isinstance(self.penalties, tuple):
-            return replace(elbo, penalties=self.penalties, ramp_steps=ramp)
-        return tuple(
-            replace(
-                elbo,
-                penalties=self.penalties[i % len(self.penalties)],
-                ramp_steps=ramp,
-            )
-            for i in range(num_restarts)
-        )
+@dataclass(frozen=True, kw_only=True, repr=False)
+class MFVI(MeanFieldMethod):
+    """Plain mean-field variational inference.
+
+    Settings are those of `MeanFieldMethod`, `GradientMethod` and `Method`. `start` is
+    "random" (its own), "ncai", "map" or values.
+    """
+
+    name: ClassVar[str] = "mfvi"
+    label: ClassVar[str] = "MFVI"
+    own_start: ClassVar[str] = "random"
+
+    def stages(self, model: Model, training: Training) -> list[Stage]:
+        """The ELBO, and then the noise."""
+        return self.elbo_stages(model, training)
+
+    def final_objective(self, num_restarts: int) -> NegativeElbo:
+        """The ELBO."""
+        del num_restarts
+        return self.elbo
 
 
-def _noise_held(model: Model) -> Any:
-    """What is learned while noise waits for its turn (see `MeanFieldVI`)."""
+def plain_mfvi(method: GradientMethod) -> MFVI:
+    """MFVI with the settings of another method, as far as it has them.
+
+    Methods that differ from it in z alone are MFVI where there is no z.
+    """
+    shared = method.get_params()
+    known = MFVI().get_params()
+    given = {name: value for name, value in shared.items() if name in known}
+    return MFVI(**given)
+
+
+def noise_held(model: Model) -> Any:
+    """What is learned while noise waits for its turn (see `MeanFieldMethod`)."""
     if model.noise_is_unknown and model.network.latent_dim > 0:
         return NOISE_HELD
     return LEARN

@@ -6,17 +6,12 @@ import blackjax
 import jax
 import jax.numpy as jnp
 from blackjax.adaptation.mass_matrix import mass_matrix_adaptation
+from blackjax.adaptation.staged_adaptation import build_schedule
 from blackjax.adaptation.step_size import dual_averaging_adaptation
 from jaxtyping import Array, Float
 
-from ncai.model.bnn_lv import (
-    Model,
-    PriorState,
-    gaussian_log_prior,
-    log_joint,
-    log_joint_terms,
-    point_noise,
-)
+from ncai.model.bnn_lv import Model, PriorState, point_noise
+from ncai.model.log_joint import gaussian_log_prior, log_joint, log_joint_terms
 from ncai.model.quadrature import LatentRule, marginal_log_likelihood
 from ncai.types import Data, Unknowns
 
@@ -129,6 +124,11 @@ def window_adaptation(target_acceptance):
         return Tuned(jnp.exp(log_size), adaptation.mass.inverse_mass_matrix)
 
     return begin, update, final
+
+
+def warmup_schedule(num_draws: int) -> Array:
+    """Stan's stages of warm-up: for each draw its kind, and whether a window ends."""
+    return jnp.asarray(build_schedule(num_draws))
 
 
 @jax.jit(static_argnames=("target_acceptance",))

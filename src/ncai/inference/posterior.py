@@ -60,9 +60,8 @@ def _draws_from(model: Model, unknowns: Unknowns, priors: PriorState) -> WeightD
 class GaussianPosterior:
     """A factorised Gaussian for each restart; MAP is the one of zero width.
 
-    Every array has a leading restart axis. `shares` are the weights of the restarts in
-    the mixture that predicts. With a `factor` U the covariance of W has U U' added; one
-    with fewer rows than W has weights is of the last of them.
+    Every array has a leading restart axis. `shares` are the stacking weights of the
+    restarts in the mixture that predicts.
     """
 
     model: Model
@@ -70,7 +69,6 @@ class GaussianPosterior:
     scale: Unknowns
     priors: PriorState
     shares: np.ndarray
-    factor: Float[Array, "R F D"] | None = None
 
     @property
     def num_components(self) -> int:
@@ -89,13 +87,6 @@ class GaussianPosterior:
         weights = mean.weights + scale.weights * _normals(
             weight_key, mean.weights.shape
         )
-        if self.factor is not None:
-            factor = np.asarray(self.factor)[component]
-            normals = _normals(
-                jax.random.fold_in(weight_key, 1), (num_draws, factor.shape[-1])
-            )
-            first = weights.shape[1] - factor.shape[1]
-            weights[:, first:] += np.einsum("sfd,sd->sf", factor, normals)
         log_noise = mean.log_noise_var
         if scale.log_noise_var.shape[-1]:
             log_noise = log_noise + scale.log_noise_var * _normals(
@@ -143,12 +134,10 @@ class GaussianPosterior:
         indices = np.atleast_1d(indices)
         if shares is None:
             shares = np.full(len(indices), 1 / len(indices))
-        mean, scale, priors, factor = jax.tree.map(
-            lambda a: np.asarray(a)[indices],
-            (self.mean, self.scale, self.priors, self.factor),
+        mean, scale, priors = jax.tree.map(
+            lambda a: np.asarray(a)[indices], (self.mean, self.scale, self.priors)
         )
-        shares = np.asarray(shares)
-        return GaussianPosterior(self.model, mean, scale, priors, shares, factor)
+        return GaussianPosterior(self.model, mean, scale, priors, np.asarray(shares))
 
 
 @dataclass(frozen=True)

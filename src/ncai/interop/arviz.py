@@ -7,10 +7,6 @@ import numpy as np
 
 from ncai.inference.posterior import GaussianPosterior, SamplePosterior
 
-# Methods whose posterior has a z of its own for each training row. For the others z was
-# integrated out of training, and there are no joint draws of it.
-_WITH_LATENTS = ("map", "mfvi", "ncai0", "ncai", "hmc")
-
 
 def to_arviz(model, n_draws: int = 1000, seed: int = 0):
     """The posterior as ArviZ's `InferenceData` (needs the extra `ncai[arviz]`).
@@ -43,8 +39,8 @@ def to_arviz(model, n_draws: int = 1000, seed: int = 0):
         draws = _chains(posterior)
     else:
         draws = _independent(model, posterior, n_draws, seed)
-    if model.settings_["inference"] not in _WITH_LATENTS:
-        draws.pop("z", None)
+    if not model.settings_.method.supports.row_latents:
+        draws.pop("z", None)  # it was integrated out: there are no joint draws of it
     groups: dict[str, Any] = {"posterior": draws}
     rows = model.training_rows_
     if rows is not None:
@@ -59,7 +55,7 @@ def to_arviz(model, n_draws: int = 1000, seed: int = 0):
     }
     coords = {} if model.train_index_ is None else {"row": model.train_index_}
     found = arviz.from_dict(**groups, dims=dims, coords=coords)
-    found["posterior"].attrs["inference"] = model.settings_["inference"]
+    found["posterior"].attrs["inference"] = model.settings_.method.name
     found["posterior"].attrs["inference_library"] = "ncai"
     return found
 

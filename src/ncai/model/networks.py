@@ -5,12 +5,14 @@ It takes inputs and latents apart, so that a prediction over many latent draws c
 what depends on the inputs alone only once.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float, PRNGKeyArray
+
+from ncai.runtime.arguments import layer_widths
 
 Weights = Any
 """Any pytree of float arrays."""
@@ -24,6 +26,11 @@ ACTIVATIONS = {
     "softplus": jax.nn.softplus,
     "identity": lambda a: a,
 }
+
+
+AUTO = "auto"
+# What latent_hidden="auto" chooses among; the first if nothing can choose.
+LATENT_LAYERS: tuple[tuple[int, ...], ...] = ((20,), ())
 
 
 @runtime_checkable
@@ -58,13 +65,13 @@ class MLP:
             enters. They make steps in z easy (noise of two humps), and cost next to
             nothing: they depend on z alone. They are tanh whatever the activation:
             what a rare z says stays bounded, where else f would go on as a line that
-            no row holds back.
+            no row holds back. "auto" lets held-out rows choose (see `choices`).
     """
 
     hidden: tuple[int, ...] = (50,)
     activation: str = "leaky_relu"
     latent_layer: str = "first"
-    latent_hidden: tuple[int, ...] = ()
+    latent_hidden: tuple[int, ...] | str = ()
 
     def __post_init__(self):
         if str(self.activation) not in ACTIVATIONS:
@@ -77,16 +84,31 @@ class MLP:
                 f"latent_layer={self.latent_layer!r} must be 'first' or 'last'."
             )
         for name in ("hidden", "latent_hidden"):
-            widths = getattr(self, name)
-            if any(int(width) < 1 for width in widths):
+            if name == "latent_hidden" and self.latent_hidden == AUTO:
+                continue
+            other = f", or {AUTO!r}" if name == "latent_hidden" else ""
+            widths = layer_widths(name, getattr(self, name), other)
+            if any(width < 1 for width in widths):
                 raise ValueError(
                     f"{name}={widths!r} must hold whole numbers of at least 1."
                 )
+            object.__setattr__(self, name, widths)  # hashable, whatever was given
+
+    def choices(self) -> "tuple[MLP, ...]":
+        """Networks for held-out rows to choose among, the usual one first."""
+        if self.latent_hidden != AUTO:
+            return (self,)
+        return tuple(replace(self, latent_hidden=own) for own in LATENT_LAYERS)
 
     def init(
         self, key: PRNGKeyArray, input_dim: int, latent_dim: int, output_dim: int
     ) -> Weights:
         """Xavier-normal weights with gain 1 (the paper's start), zero biases."""
+        if isinstance(self.latent_hidden, str):
+            raise ValueError(
+                f"latent_hidden={self.latent_hidden!r} leaves the network open: take "
+                "one of its choices()."
+            )
         entry = self.latent_entry
         own = self.latent_hidden if latent_dim else ()
         latent_widths = (latent_dim, *own)
@@ -180,6 +202,12 @@ def _check_network(network, shapes, input_dim: int, latent_dim: int, output_dim:
         )
 
 
+def choices_of(network: Network, latent_dim: int) -> tuple[Network, ...]:
+    """The networks that held-out rows choose among: one, unless it offers more."""
+    choices = network.choices() if isinstance(network, MLP) else (network,)
+    return choices if latent_dim else choices[:1]
+
+
 class FlatNetwork:
     """A network seen through one flat weight vector, as inference uses it.
 
@@ -199,7 +227,6 @@ class FlatNetwork:
         self._shapes = tuple(leaf.shape for leaf in leaves)
         self._sizes = tuple(int(leaf.size) for leaf in leaves)
         self.num_weights = sum(self._sizes)
-        self.num_last_weights = self._num_last_weights()
 
     def _parts(self):
         return (self.network, self.input_dim, self.latent_dim, self.output_dim)
@@ -220,38 +247,6 @@ class FlatNetwork:
         """One vector from the network's own pytree of weights."""
         leaves = self._treedef.flatten_up_to(weights)
         return jnp.concatenate([jnp.ravel(leaf) for leaf in leaves])
-
-    def blocks(self, by_input: bool = False) -> tuple[int, ...]:
-        """Sizes of the runs of the flat vector that belong together, one a leaf.
-
-        Args:
-            by_input: one for each input in place of one for all where the leaf is the
-                `MLP`'s matrix of the inputs.
-        """
-        sizes: list[int] = []
-        paths, _ = jax.tree_util.tree_flatten_with_path(
-            jax.tree.unflatten(self._treedef, range(len(self._sizes)))
-        )
-        for (path, leaf), size in zip(paths, self._sizes, strict=True):
-            is_input = getattr(path[-1], "key", None) == "input" if path else False
-            if by_input and is_input:
-                rows = self._shapes[leaf][0]
-                sizes += [size // max(rows, 1)] * rows
-            elif size:
-                sizes.append(size)
-        return tuple(sizes)
-
-    def _num_last_weights(self) -> int:
-        """Weights in the last entry of the network's pytree: an `MLP`'s last layer."""
-        paths, _ = jax.tree_util.tree_flatten_with_path(
-            jax.tree.unflatten(self._treedef, self._sizes)
-        )
-        entries = [path[:1] for path, _ in paths]
-        return sum(
-            size
-            for entry, (_, size) in zip(entries, paths, strict=True)
-            if entry == entries[-1]
-        )
 
     def unflatten(self, flat: Float[Array, "P"]) -> Weights:
         """The network's own pytree of weights from one vector."""

@@ -15,7 +15,7 @@ from jaxtyping import Array, Float
 
 from ncai.model.bnn_lv import LOG_2PI, Model, NoiseMoments, PriorState
 from ncai.model.mean_field import Draw, MeanField, noise_moments, scale_of
-from ncai.objectives.elbo import Report
+from ncai.objectives.base import Report
 from ncai.objectives.marginal_elbo import tempered_bound, with_weight_variance
 from ncai.types import Data
 

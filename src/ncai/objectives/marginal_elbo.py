@@ -13,29 +13,19 @@ import jax.numpy as jnp
 from jax.scipy.special import logsumexp, ndtr
 from jaxtyping import Array, Float
 
-from ncai.model.bnn_lv import (
-    LOG_2PI,
-    Model,
-    NoiseMoments,
-    PriorState,
-    log_hyperprior,
-    update_priors,
-)
+from ncai.model.bnn_lv import LOG_2PI, Model, NoiseMoments, PriorState
+from ncai.model.empirical_bayes import log_hyperprior, update_priors
 from ncai.model.latent_grid import outputs_at_nodes
 from ncai.model.mean_field import (
     Draw,
     MeanField,
-    before_them_zeros,
-    factor_kl,
     gaussian_kl,
     noise_kl,
     noise_moments,
-    rank_of,
     reparameterise,
-    with_factor,
 )
 from ncai.model.quadrature import LatentRule, marginal_log_likelihood
-from ncai.objectives.elbo import Report
+from ncai.objectives.base import Report
 from ncai.types import Data
 
 BLUR = 0.25  # c of `smoothed_log_likelihood`
@@ -75,16 +65,15 @@ class NegativeMarginalElbo:
 
     def num_normals(self, q: MeanField) -> tuple[int, int]:
         """Shape of the standard normals that `prepare` takes: for W, then shifts."""
-        return self.num_samples, num_of_weights(q) + self.nodes.shape[1]
+        return self.num_samples, q.mean.weights.size + self.nodes.shape[1]
 
     def prepare(
         self, q: MeanField, normals: Float[Array, "S T"]
     ) -> tuple[Draw, Float[Array, "S K"]]:
         """Draws of W, and shifts of the nodes, uniform over half a spacing each way."""
-        own, all_of_weights = q.mean.weights.size, num_of_weights(q)
-        draw = reparameterise(q, normals[:, :own])
-        draw = with_factor(q, draw, normals[:, own:all_of_weights])
-        return draw, ndtr(normals[:, all_of_weights:]) - 0.5
+        num_weights = q.mean.weights.size
+        draw = reparameterise(q, normals[:, :num_weights])
+        return draw, ndtr(normals[:, num_weights:]) - 0.5
 
     def value(
         self,
@@ -144,14 +133,9 @@ class NegativeMarginalElbo:
         data: Data,
         report: Report,
     ) -> PriorState:
-        """Coordinate descent on the variance of W; that of z has no say here."""
+        """Coordinate descent on the variance of W alone: the width of z is fixed."""
         del data, report
         return with_weight_variance(model, priors, prepared[0])
-
-
-def num_of_weights(q: MeanField) -> int:
-    """Standard normals that a draw of W takes."""
-    return q.mean.weights.size + rank_of(q)
 
 
 def tempered_bound(
@@ -166,8 +150,7 @@ def tempered_bound(
         "expected_log_likelihood": expected_log_likelihood,
         "kl_weights": gaussian_kl(
             draw.mean.weights, draw.scale.weights, priors.weight_variance
-        )
-        + factor_kl(draw.factor, draw.scale.weights, priors.weight_variance),
+        ),
         "log_hyperprior": log_hyperprior(model, priors),
     }
     if model.noise_is_unknown:
@@ -181,11 +164,8 @@ def tempered_bound(
 
 
 def with_weight_variance(model: Model, priors: PriorState, draw: Draw) -> PriorState:
-    """Coordinate descent on the variance of W; that of z has no say here."""
-    squares = draw.mean.weights**2 + draw.scale.weights**2
-    if draw.factor is not None:
-        more = jnp.sum(draw.factor**2, axis=1)
-        squares = squares + before_them_zeros(more, squares.size)
+    """Coordinate descent on the variance of W alone: the width of z is fixed."""
+    squares = jnp.sum(draw.mean.weights**2 + draw.scale.weights**2)
     nothing = jnp.zeros(model.network.output_dim)
     updated = update_priors(
         model, priors, squares, jnp.zeros(()), nothing, jnp.ones(())

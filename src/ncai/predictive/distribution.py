@@ -12,9 +12,9 @@ from scipy.special import logsumexp
 
 from ncai.model.latent_nodes import latent_nodes, tail_nodes
 from ncai.model.networks import FlatNetwork
-from ncai.predictive.decomposition import Decomposition
 from ncai.predictive import decomposition, mixture, row_statistics
 from ncai.predictive import samples as predictive_samples
+from ncai.predictive.decomposition import Decomposition
 from ncai.predictive.row_map import map_mixtures
 from ncai.types import WeightDraws
 

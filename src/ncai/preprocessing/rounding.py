@@ -5,11 +5,13 @@ from dataclasses import dataclass
 import numpy as np
 from jaxtyping import Float
 
-from ncai.types import Rows
+from ncai.types import ContinuousRows, RawRows
 
 ROWS_A_VALUE = 4  # of a value that repeats, on average
 # How far from a value of the lattice, in steps, a number still counts as that value.
 _ON_LATTICE = 1e-3
+# Of the cell of 0 under a logarithm: the lowest part that a value is drawn from.
+_LEAST_SHARE = 1e-3
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,16 +86,31 @@ class Lattice:
         edge = self.origin + self._width * places
         return np.where(edge < self.lowest, -np.inf, edge)
 
-    def unround(self, rows: Rows, seed: int) -> Rows:
-        """Rows with y drawn anew from what was rounded to it.
+    def dequantise(
+        self, rows: RawRows, seed: int, positive: bool = False
+    ) -> ContinuousRows:
+        """Rows with y drawn anew, uniformly, from all that is rounded to it.
 
-        A density of spikes at the lattice would fit rounded values best, and say
-        nothing.
+        Rounded values would be fitted best by a density of spikes on the lattice, which
+        says nothing about new rows.
+
+        Args:
+            rows: rows whose targets may be rounded.
+            seed: of the uniform noise; the same rows and seed give the same values.
+            positive: draw positive values only, for a logarithm: of the cell of 0 the
+                part above 0.
         """
-        if not self:
-            return rows
-        noise = np.random.default_rng(seed).uniform(-0.5, 0.5, rows.targets.shape)
-        return Rows(rows.inputs, rows.targets + self.step * noise, rows.weights)
+        targets = rows.targets
+        if self:
+            noise = np.random.default_rng(seed).uniform(-0.5, 0.5, targets.shape)
+            drawn = targets + self.step * noise
+            if positive:
+                top = targets + 0.5 * self.step
+                reaches_zero = (self.step > 0) & (targets < 0.5 * self.step) & (top > 0)
+                share = _LEAST_SHARE + (1 - _LEAST_SHARE) * (noise + 0.5)
+                drawn = np.where(reaches_zero, top * share, drawn)
+            targets = drawn
+        return ContinuousRows(rows.inputs, targets, rows.weights)
 
 
 def _step_of(column: np.ndarray) -> float:

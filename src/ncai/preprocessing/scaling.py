@@ -4,13 +4,21 @@ import numpy as np
 
 from ncai.preprocessing.rounding import Lattice
 from ncai.preprocessing.target_transforms import TargetTransform
-from ncai.types import Rows
+from ncai.types import ContinuousRows, RawRows, TrainingRows
 
 
 class Scaling:
     """Shifts and scales of inputs and (transformed) targets.
 
-    `lattice` holds the values that predictions are rounded to.
+    Args:
+        input_shift: one number for each input.
+        input_scale: one number for each input; infinite for a constant one.
+        target_shift: one number for each output, of the transformed targets.
+        target_scale: one number for each output, of the transformed targets.
+        transform: the monotone transform of y.
+        rounding: the lattice that the targets were rounded to.
+        rounds_predictions: whether predictions are rounded to it too, or are about y
+            before it was rounded.
     """
 
     def __init__(
@@ -20,7 +28,8 @@ class Scaling:
         target_shift,
         target_scale,
         transform: TargetTransform | None = None,
-        lattice: Lattice | None = None,
+        rounding: Lattice | None = None,
+        rounds_predictions: bool = True,
     ):
         self.input_shift = np.asarray(input_shift, np.float64)
         self.input_scale = np.asarray(input_scale, np.float64)
@@ -29,15 +38,24 @@ class Scaling:
         if transform is None:
             transform = TargetTransform("none", np.ones(len(self.target_shift)))
         self.transform = transform
-        self.lattice = lattice or Lattice.none(len(self.target_shift))
+        self.rounding = rounding or Lattice.none(len(self.target_shift))
+        self.rounds_predictions = rounds_predictions
+
+    @property
+    def lattice(self) -> Lattice:
+        """The values that predictions are rounded to."""
+        if self.rounds_predictions:
+            return self.rounding
+        return Lattice.none(len(self.target_shift))
 
     @classmethod
     def learn(
         cls,
-        rows: Rows,
+        rows: ContinuousRows,
         standardize: bool,
         transform: str = "none",
-        lattice: Lattice | None = None,
+        rounding: Lattice | None = None,
+        rounds_predictions: bool = True,
     ) -> "Scaling":
         """From the rows, each counted by its weight.
 
@@ -47,14 +65,14 @@ class Scaling:
         inputs = rows.inputs
         learned = TargetTransform.learn(transform, rows.targets)
         targets = learned.forward(rows.targets)
+        from_targets = learned, rounding, rounds_predictions
         if not standardize:
             return cls(
                 np.zeros(inputs.shape[1]),
                 np.ones(inputs.shape[1]),
                 np.zeros(targets.shape[1]),
                 np.ones(targets.shape[1]),
-                learned,
-                lattice,
+                *from_targets,
             )
         share = rows.weights / rows.weights.sum()
 
@@ -68,19 +86,27 @@ class Scaling:
             constant = (std <= 1e-12 * np.abs(mean)) | (std == 0)
             return mean * unit, np.where(constant, scale_of_constants, std * unit)
 
-        return cls(*moments(inputs, np.inf), *moments(targets, 1.0), learned, lattice)
+        return cls(*moments(inputs, np.inf), *moments(targets, 1.0), *from_targets)
 
     def inputs(self, inputs) -> np.ndarray:
         """Inputs in the units of training."""
         return (inputs - self.input_shift) / self.input_scale
 
-    def apply(self, rows: Rows) -> Rows:
+    def apply(self, rows: ContinuousRows) -> TrainingRows:
         """Rows in the units of training."""
         targets = self.transform.forward(rows.targets)
         scaled = (targets - self.target_shift) / self.target_scale
-        return Rows(self.inputs(rows.inputs), scaled, rows.weights)
+        return TrainingRows(self.inputs(rows.inputs), scaled, rows.weights)
 
-    def log_density_shifts(self, rows: Rows) -> np.ndarray:
+    def prepare(self, rows: RawRows, seed: int) -> TrainingRows:
+        """Rows as the user has them in the units of training, by the rounding learned.
+
+        `seed` is that of the dequantisation.
+        """
+        positive = self.transform.name == "log"
+        return self.apply(self.rounding.dequantise(rows, seed, positive))
+
+    def log_density_shifts(self, rows: ContinuousRows) -> np.ndarray:
         """What turns log densities in training's units to those in y's, row by row."""
         slopes = self.transform.log_slope(rows.targets).sum(axis=1)
         return slopes - np.log(self.target_scale).sum()

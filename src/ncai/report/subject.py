@@ -26,17 +26,6 @@ MOST_EVALUATED = 2000
 TRUTH_COLOUR = "#808080"
 # Values of z per weight draw: enough for a variance to within a percent.
 _LATENT_DRAWS = 64
-_FULL_NAMES = {
-    "ncai": "NCAI",
-    "ncai0": "NCAI0",
-    "mfvi": "MFVI",
-    "marginal": "Marginal inference",
-    "iwae": "IWAE",
-    "map": "MAP",
-    "hmc": "HMC",
-    "hmc_marginal": "HMC, z integrated out",
-}
-
 _More = ParamSpec("_More")
 _Result = TypeVar("_Result")
 
@@ -316,9 +305,7 @@ def method_name(model) -> str:
     """The name of a model that has not been given one."""
     if not has_latents(model):
         return "BNN"
-    # As the preset filled it in: the argument itself may be None.
-    inference = str(model.settings_["inference"])
-    return _FULL_NAMES.get(inference, inference)
+    return model.settings_.method.label
 
 
 def has_latents(model) -> bool:

@@ -1,8 +1,7 @@
-"""Make sure that no Ctrl-C is lost.
+"""Ctrl-C that is not lost.
 
-Python drops a KeyboardInterrupt that is raised during garbage collection or in a
-callback from compiled code, and the work would go on as if nothing had happened. So we
-also record the signal, and loops check the record.
+Python drops the exception where it comes up amid garbage collection or a callback from
+compiled code: the work would go on as if nothing had been pressed. So it is noted too.
 """
 
 import signal
@@ -15,7 +14,7 @@ _pressed_before_a_loop = False
 
 @contextmanager
 def noting_ctrl_c() -> Iterator[None]:
-    """Record a Ctrl-C for the next loop that checks, in case Python drops it."""
+    """Note a Ctrl-C for the next loop that asks, should its exception be dropped."""
 
     def note():
         global _pressed_before_a_loop
@@ -30,9 +29,9 @@ def noting_ctrl_c() -> Iterator[None]:
 
 @contextmanager
 def noticing_ctrl_c() -> Iterator[Callable[[], None]]:
-    """Record a Ctrl-C, and yield a function that raises it again.
+    """Note a Ctrl-C, beside its exception; yields what raises it once more.
 
-    Call that function in a loop. Signals only arrive in the main thread.
+    To be asked for in a loop, from its main thread; elsewhere no signal arrives.
     """
     pressed = _pressed_before_a_loop
 
@@ -48,7 +47,7 @@ def noticing_ctrl_c() -> Iterator[Callable[[], None]]:
         try:
             yield raise_if_pressed
         finally:
-            _forget()  # the loop has checked
+            _forget()  # the loop has asked
 
 
 def _forget() -> None:
@@ -58,7 +57,7 @@ def _forget() -> None:
 
 @contextmanager
 def _also_calling(note: Callable[[], None]) -> Iterator[None]:
-    """Call `note` on Ctrl-C, before the usual handler."""
+    """Have Ctrl-C call this before what it does anyway."""
     usual = signal.getsignal(signal.SIGINT)
     in_main = threading.current_thread() is threading.main_thread()
     if not in_main or not callable(usual):

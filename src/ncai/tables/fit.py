@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from ncai.estimators.bnn_lv import BNNLVRegressor
 
 FEWEST_ROWS = 3
+USUAL_LAYERS = (50,)  # of a baseline, where the model has a network of one's own
 FEWEST_TO_LEARN_MUCH = 20  # fewer are taken, with a warning
 FEWEST_TO_DIAGNOSE = 10  # statistics of fewer z tell nothing
 # Fewer held-out rows would say little; tables that cannot spare them hold out none.
@@ -117,7 +118,7 @@ def require_rows(frame: pd.DataFrame, path: str | Path) -> None:
 
 def _require_valid_rows(num_rows: int, share: float) -> None:
     """Refuse a share that cannot be held out: the estimator would hold out none."""
-    from ncai.fitting.fit import FEWEST_HELD_OUT
+    from ncai.fitting.holdout import FEWEST_HELD_OUT
 
     held = round(share * num_rows)
     if share and min(held, num_rows - held) < FEWEST_HELD_OUT:
@@ -184,7 +185,7 @@ def check_settings(settings: Mapping[str, Any]) -> None:
     from ncai.estimators.bnn_lv import BNNLVRegressor
 
     try:
-        BNNLVRegressor(**settings).check_settings()
+        BNNLVRegressor().set_params(**settings).resolved_settings()
     except ValueError as error:
         raise ValueError(in_options(str(error))) from error
 
@@ -197,7 +198,7 @@ def fit_model(tables: FitTables, settings: Mapping[str, Any]) -> TableModel:
     if tables.valid is not None:
         valid = {"X_valid": tables.valid.inputs, "y_valid": tables.valid.targets}
     try:
-        model = BNNLVRegressor(**settings)
+        model = BNNLVRegressor().set_params(**settings)
         model.fit(tables.train.inputs, tables.train.targets, **valid)
     except ValueError as error:
         raise ValueError(in_options(str(error))) from error
@@ -216,7 +217,7 @@ def fit_baselines(model: "BNNLVRegressor", tables: FitTables) -> dict[str, Any]:
     known = [tables.train] + ([tables.valid] if tables.valid is not None else [])
     inputs = np.concatenate([rows.inputs.to_numpy() for rows in known])
     targets = np.concatenate([rows.targets for rows in known])
-    hidden = tuple(int(width) for width in np.atleast_1d(model.settings_["hidden"]))
+    hidden = getattr(model.settings_.network, "hidden", USUAL_LAYERS)
     fitted = default_baselines(hidden, int(model.seed_))
     return {baseline.name: baseline.fit(inputs, targets) for baseline in fitted}
 

@@ -163,7 +163,7 @@ def _as_json(request: FitRequest, fitted) -> dict[str, Any]:
         "num_valid": record.num_valid,
         "num_test": record.num_test,
         "fit_seconds": model.fit_seconds_,
-        "target_transform": model.settings_["target_transform"],
+        "target_transform": model.settings_.target_transform,
         "stop_reasons": list(model.stop_reasons_),
         "cut_short": cut_short(model.stop_reasons_, model.n_iter_),
         "scores": record.scores,

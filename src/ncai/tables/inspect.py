@@ -5,17 +5,12 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from ncai.estimators.model_file import read_file
+from ncai.estimators.model_file import flat_settings, read_file
 
 MOST_SHOWN = 30
 # Settings that a person looks for first, and those that only some methods read.
 _FIRST = ("inference", "preset", "hidden", "activation", "latent_dim", "n_restarts")
 _FIRST = (*_FIRST, "max_steps", "time_limit", "target_transform")
-_SAMPLERS = ("hmc", "hmc_marginal")
-_OF_SAMPLERS = ("n_chains", "n_draws", "n_warmup")
-_OF_NCAI = ("hz_weight", "hz_tolerance", "offdiagonal_weight")
-_OF_NCAI = (*_OF_NCAI, "dependence_weight", "input_tolerance", "target_tolerance")
-_OF_NCAI = (*_OF_NCAI, "penalise", "ramp_fraction")
 _NOT_SHOWN = ("progress", "random_state", "rounding_steps")
 _LEARNED = {
     "none": "learned as it is",
@@ -30,8 +25,6 @@ def inspect_model(path: str | Path) -> dict[str, Any]:
     table = header.get("table") or {}
     preparer = table.get("preparer") or {}
     given = header.get("params") or {}
-    # Presets filled in; what is not stored there is as it was given.
-    settings = {**given, **(header.get("settings") or {})}
     reasons = header.get("stop_reasons") or []
     return {
         "file": str(path),
@@ -45,7 +38,7 @@ def inspect_model(path: str | Path) -> dict[str, Any]:
         "inputs": header.get("feature_names"),
         "num_inputs": (header.get("dims") or [None])[0],
         "num_weights": header.get("num_weights"),
-        "settings": settings,
+        "settings": flat_settings(header),
         # The one that repeats the fit; None if none was given.
         "seed": given.get("random_state"),
         "stop_reasons": reasons,
@@ -141,17 +134,11 @@ def cut_short(stop_reasons: Sequence[str], num_steps: int | None) -> str | None:
 
 def _settings_text(settings: Mapping[str, Any]) -> str:
     """Settings that the method reads, the main ones first."""
-    inference = settings.get("inference")
-    left_out = {
-        *_NOT_SHOWN,
-        *(() if inference in _SAMPLERS else _OF_SAMPLERS),
-        *(() if inference == "ncai" else _OF_NCAI),
-    }
     names = [*_FIRST, *(name for name in settings if name not in _FIRST)]
     return ", ".join(
         f"{name}={_plain(settings[name])}"
         for name in names
-        if settings.get(name) is not None and name not in left_out
+        if settings.get(name) is not None and name not in _NOT_SHOWN
     )
 
 

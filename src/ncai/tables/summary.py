@@ -1,6 +1,6 @@
 """What `ncai fit` says: what became of the columns, and how good the model is."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -11,23 +11,13 @@ from ncai.tables.inspect import cut_short, learned_as
 if TYPE_CHECKING:
     from ncai.diagnostics.latent_diagnosis import LatentDiagnosis
     from ncai.estimators.bnn_lv import BNNLVRegressor
-
-METHOD_NAMES = {
-    "ncai": "NCAI",
-    "ncai0": "NCAI0",
-    "mfvi": "MFVI",
-    "marginal": "Marginal inference",
-    "iwae": "IWAE",
-    "map": "MAP",
-    "hmc": "HMC",
-    "hmc_marginal": "HMC, z integrated out",
-}
+    from ncai.fitting.settings import Settings
 
 
-def method_name(settings: dict[str, Any]) -> str:
+def method_name(settings: "Settings") -> str:
     """What to call our own model in a table of methods."""
-    method = METHOD_NAMES.get(settings["inference"], settings["inference"])
-    return f"BNN, {method}" if settings["latent_dim"] == 0 else f"BNN+LV, {method}"
+    model = "BNN" if settings.latent_dim == 0 else "BNN+LV"
+    return f"{model}, {settings.method.label}"
 
 
 def row_counts(tables: FitTables, model: "BNNLVRegressor") -> dict[str, int]:
@@ -62,7 +52,7 @@ def verdict_lines(
 ) -> list[tuple[str, str]]:
     """How training went and what became of z, as labels and sentences."""
     reasons: list[str] = model.stop_reasons_ or []
-    lines = [("Target", learned_as(model.settings_))]
+    lines = [("Target", learned_as(model.settings_.to_dict()))]
     lines += zip(("Stages", *[""] * 9), reasons, strict=False)
     if cut := cut_short(reasons, model.n_iter_):
         lines.append(("Note", cut))

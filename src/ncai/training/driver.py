@@ -8,7 +8,6 @@ sync within a chunk.
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
 
 import jax
 import numpy as np
@@ -17,11 +16,12 @@ from ncai.model.bnn_lv import Model
 from ncai.runtime.interrupt import noticing_ctrl_c
 from ncai.runtime.jax_setup import RUN_ONCE, prepare_jax
 from ncai.training.groups import RestartGroups
+from ncai.training.history import History, Progress
+from ncai.training.stage import Stage
 from ncai.training.step import ChunkSummary, TrainState, initial_state
 from ncai.types import Data
 
 CHUNK_STEPS = 250
-LARGEST_GROUP = 5
 
 
 @jax.jit(compiler_options=RUN_ONCE)
@@ -36,82 +36,6 @@ def _new_stage(state: TrainState, step: int) -> TrainState:
 
 class FitFailedError(RuntimeError):
     """Every restart became non-finite."""
-
-
-@dataclass(frozen=True)
-class Stage:
-    """One leg of a fit.
-
-    Args:
-        name: what the progress bar and the history call it.
-        objective: see `ncai.objectives`; or a tuple of them, one for each restart, that
-            differ in numbers only.
-        max_steps: the step limit.
-        learning_rate: Adam's.
-        schedule: "constant", or "cosine": the rate falls to 0 along half a cosine over
-            the steps of the stage. That takes the noise of the gradients out of the
-            result, in far fewer steps than a constant rate needs.
-        plateau: stop once no restart improves by `tolerance` nats a row from one window
-            of steps to the next.
-        rate_drops: at a plateau a restart's rate falls to a third, so many times,
-            before it counts as done.
-        settle_steps: steps at the start that never count as a plateau (while penalties
-            ramp in, say).
-        tolerance: in units of the objective per row.
-        per_row: whether the objective is a sum over rows (nats) or an average.
-        trainable: a tree prefix of the parameters: 1 to learn, 0 to hold.
-        largest_group: restarts trained as one array; fewer where each has large
-            arrays of its own.
-        worth_keeping: whether a fit stopped by Ctrl-C in this stage is a fit at all;
-            if not, the interrupt goes on to the caller.
-    """
-
-    name: str
-    objective: Any
-    max_steps: int
-    learning_rate: float = 0.01
-    schedule: str = "constant"
-    plateau: bool = False
-    rate_drops: int = 0
-    settle_steps: int = 0
-    tolerance: float = 1e-3
-    window: int = 1000
-    per_row: bool = True
-    trainable: Any = 1.0
-    largest_group: int = LARGEST_GROUP
-    worth_keeping: bool = True
-
-
-@dataclass
-class History:
-    """Chunk averages over a fit: arrays [chunks, restarts] under each name."""
-
-    stage: list[str] = field(default_factory=list)
-    step: list[int] = field(default_factory=list)
-    value: list[np.ndarray] = field(default_factory=list)
-    terms: list[dict[str, np.ndarray]] = field(default_factory=list)
-
-    def stacked(self) -> dict[str, np.ndarray]:
-        """All as arrays; a term that a stage does not have is NaN there."""
-        names = sorted({name for terms in self.terms for name in terms})
-        blank = np.full_like(self.value[0], np.nan) if self.value else np.zeros(0)
-        out = {"step": np.array(self.step), "value": np.array(self.value)}
-        for name in names:
-            out[name] = np.array([terms.get(name, blank) for terms in self.terms])
-        return out
-
-
-@dataclass(frozen=True)
-class Progress:
-    """What a progress bar is told after each chunk."""
-
-    stage: str
-    step: int
-    max_steps: int
-    value: float
-    terms: dict[str, float]
-    alive: int
-    restarts: int
 
 
 @dataclass

@@ -6,7 +6,7 @@ neither do the bits of the result.
 """
 
 from concurrent.futures import ThreadPoolExecutor
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -15,11 +15,9 @@ from jaxtyping import Array, Int
 
 from ncai.model.bnn_lv import Model
 from ncai.runtime.jax_setup import RUN_ONCE, num_threads
-from ncai.training.step import ChunkSummary, TrainState, run_chunk
+from ncai.training.stage import Stage
+from ncai.training.step import ChunkSummary, Problem, Steps, TrainState, run_chunk
 from ncai.types import Data
-
-if TYPE_CHECKING:
-    from ncai.training.driver import Stage
 
 
 @jax.jit(compiler_options=RUN_ONCE)
@@ -48,7 +46,7 @@ class RestartGroups:
     the same compiled program.
     """
 
-    def __init__(self, stage: "Stage", model: Model, data: Data, state: TrainState):
+    def __init__(self, stage: Stage, model: Model, data: Data, state: TrainState):
         self.model, self.data, self.trainable = model, data, stage.trainable
         self.decay_steps = float(
             stage.max_steps if stage.schedule == "cosine" else "inf"
@@ -76,15 +74,11 @@ class RestartGroups:
     def _run_group(self, index: int, rates: np.ndarray, first_step, num_steps):
         group_rates = rates[self.picks[index]].astype(np.float32)
         state, summary = run_chunk(
-            self.objectives[index],
-            self.model,
-            self._rows_of(index),
-            self.trainable,
+            Problem(
+                self.objectives[index], self.model, self._rows_of(index), self.trainable
+            ),
             self.states[index],
-            group_rates,
-            first_step,
-            num_steps,
-            self.decay_steps,
+            Steps(group_rates, first_step, num_steps, self.decay_steps),
         )
         return state, jax.tree.map(np.asarray, summary)
 

@@ -38,18 +38,73 @@ def initial_state(params: Any, priors: PriorState, keys: PRNGKeyArray) -> TrainS
     return TrainState(params, jax.vmap(_ADAM.init)(flat), priors, keys)
 
 
-def _run_one(
-    objective, model, data, trainable, state, rate, first_step, num_steps, decay_steps
-):
-    """`num_steps` steps of Adam for one restart."""
-    flat, unravel = ravel_pytree(state.params)
-    mask = ravel_pytree(
+class Problem(NamedTuple):
+    """What is minimised.
+
+    Args:
+        objective: see `ncai.objectives.base`; its numbers have a leading restart axis.
+        model: the model.
+        data: the rows; their weights may have a leading restart axis too: restarts
+            then learn from rows of their own.
+        trainable: a tree prefix of the parameters with 1 where they learn and 0 where
+            they are held.
+    """
+
+    objective: Any
+    model: Model
+    data: Data
+    trainable: Any
+
+
+class Steps(NamedTuple):
+    """Which steps to take.
+
+    Args:
+        rates: the learning rate of each restart.
+        first: number of the first step.
+        count: how many steps.
+        decay: rates fall to 0 over so many steps, along half a cosine.
+    """
+
+    rates: Float[Array, "*R"]
+    first: int
+    count: int
+    decay: float = float("inf")
+
+    def rate_at(self, step, dtype):
+        """The rate of a step."""
+        progress = jnp.minimum(step / self.decay, 1.0).astype(dtype)
+        return self.rates * 0.5 * (1.0 + jnp.cos(jnp.pi * progress))
+
+
+class _Carry(NamedTuple):
+    """What one step hands to the next, for one restart."""
+
+    flat: Float[Array, "P"]
+    adam: Any
+    priors: PriorState
+    normals: Float[Array, "*S"]
+    prepared: Any
+    value_sum: Float[Array, ""]
+    term_sums: dict[str, Float[Array, ""]]
+
+
+def _mask(trainable: Any, params: Any) -> Float[Array, "P"]:
+    """1 for each number that learns and 0 for each that is held."""
+    return ravel_pytree(
         jax.tree.map(
             lambda flag, part: jax.tree.map(lambda a: jnp.full_like(a, flag), part),
             trainable,
-            state.params,
+            params,
         )
     )[0]
+
+
+def _run_one(problem: Problem, state: TrainState, steps: Steps):
+    """Steps of Adam for one restart."""
+    objective, model, data, trainable = problem
+    flat, unravel = ravel_pytree(state.params)
+    mask = _mask(trainable, state.params)
 
     def normals_at(step):
         key = jax.random.fold_in(state.key, step)
@@ -61,81 +116,45 @@ def _run_one(
     def value_and_report(prepared, priors, step):
         return objective.value(prepared, priors, model, data, step.astype(flat.dtype))
 
-    def body(i, carry):
-        flat, adam, priors, normals, prepared, value_sum, term_sums = carry
-        step = first_step + i
+    def body(i, carry: _Carry) -> _Carry:
+        step = steps.first + i
         (value, report), gradient = jax.value_and_grad(value_and_report, has_aux=True)(
-            prepared, priors, step
+            carry.prepared, carry.priors, step
         )
-        (gradient,) = jax.vjp(lambda flat: prepare(flat, normals), flat)[1](gradient)
-        direction, adam = _ADAM.update(gradient * mask, adam)
-        progress = jnp.minimum(step / decay_steps, 1.0).astype(flat.dtype)
-        rate_now = rate * 0.5 * (1.0 + jnp.cos(jnp.pi * progress))
-        flat = flat - rate_now * mask * direction
+        pull_back = jax.vjp(lambda flat: prepare(flat, carry.normals), carry.flat)[1]
+        (gradient,) = pull_back(gradient)
+        direction, adam = _ADAM.update(gradient * mask, carry.adam)
+        flat = carry.flat - steps.rate_at(step, carry.flat.dtype) * mask * direction
         normals = normals_at(step + 1)
         prepared = prepare(flat, normals)
-        priors = objective.update_priors(prepared, priors, model, data, report)
-        term_sums = jax.tree.map(jnp.add, term_sums, report.terms)
-        return flat, adam, priors, normals, prepared, value_sum + value, term_sums
+        priors = objective.update_priors(prepared, carry.priors, model, data, report)
+        value_sum = carry.value_sum + value
+        term_sums = jax.tree.map(jnp.add, carry.term_sums, report.terms)
+        return _Carry(flat, adam, priors, normals, prepared, value_sum, term_sums)
 
-    first_normals = normals_at(first_step)
-    first = prepare(flat, first_normals)
-    shapes = jax.eval_shape(value_and_report, first, state.priors, first_step)
+    normals = normals_at(steps.first)
+    prepared = prepare(flat, normals)
+    shapes = jax.eval_shape(value_and_report, prepared, state.priors, steps.first)
     no_terms = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), shapes[1].terms)
+    nothing = jnp.zeros((), flat.dtype)
+    first = _Carry(flat, state.adam, state.priors, normals, prepared, nothing, no_terms)
     # fori_loop, not scan: nothing is stacked, and the number of steps is a traced
     # number, so a last chunk of another length compiles nothing.
-    flat, adam, priors, _, _, value_sum, term_sums = jax.lax.fori_loop(
-        0,
-        num_steps,
-        body,
-        (
-            flat,
-            state.adam,
-            state.priors,
-            first_normals,
-            first,
-            jnp.zeros((), flat.dtype),
-            no_terms,
-        ),
-    )
+    last = jax.lax.fori_loop(0, steps.count, body, first)
     summary = ChunkSummary(
-        value_sum / num_steps,
-        jax.tree.map(lambda total: total / num_steps, term_sums),
-        jnp.isfinite(value_sum) & jnp.all(jnp.isfinite(flat)),
+        last.value_sum / steps.count,
+        jax.tree.map(lambda total: total / steps.count, last.term_sums),
+        jnp.isfinite(last.value_sum) & jnp.all(jnp.isfinite(last.flat)),
     )
-    return TrainState(unravel(flat), adam, priors, state.key), summary
+    return TrainState(unravel(last.flat), last.adam, last.priors, state.key), summary
 
 
 @jax.jit
 def run_chunk(
-    objective,
-    model: Model,
-    data: Data,
-    trainable: Any,
-    state: TrainState,
-    rates: Float[Array, "R"],
-    first_step: int,
-    num_steps: int,
-    decay_steps: float = float("inf"),
+    problem: Problem, state: TrainState, steps: Steps
 ) -> tuple[TrainState, ChunkSummary]:
-    """A chunk of steps for all restarts.
-
-    The numbers of `objective` have a leading restart axis. `trainable` is a tree prefix
-    of the parameters with 1 where they learn and 0 where they are held. Rates fall to 0
-    over `decay_steps`, along half a cosine. The weights of the rows may have a leading
-    restart axis too: restarts then learn from rows of their own.
-    """
-    own_rows = Data(None, None, 0 if jnp.ndim(data.row_weights) == 2 else None)  # pyright: ignore
-    return jax.vmap(
-        _run_one, in_axes=(0, None, own_rows, None, 0, 0, None, None, None)
-    )(
-        objective,
-        model,
-        data,
-        trainable,
-        state,
-        rates,
-        first_step,
-        num_steps,
-        decay_steps,
-    )
+    """A chunk of steps for all restarts."""
+    weights = problem.data.row_weights
+    own_rows: Any = Data(None, None, 0 if jnp.ndim(weights) == 2 else None)  # pyright: ignore
+    axes: Any = Problem(0, None, own_rows, None), 0, Steps(0, None, None, None)  # pyright: ignore
+    return jax.vmap(_run_one, in_axes=axes)(problem, state, steps)

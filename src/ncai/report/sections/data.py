@@ -50,8 +50,8 @@ def data(subject: Subject) -> Data:
     return Data(
         columns=[_column_row(*column) for column in columns[:MOST_COLUMNS]],
         columns_left_out=max(0, len(columns) - MOST_COLUMNS),
-        learned_as=learned_as(subject.model.settings_),
-        rounded=any(subject.model.settings_.get("rounding_steps") or ()),
+        learned_as=learned_as(subject.model.settings_.to_dict()),
+        rounded=any(subject.model.settings_.rounding_steps),
         rows=_rows_for_script(subject),
     )
 

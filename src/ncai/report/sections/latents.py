@@ -8,7 +8,6 @@ from scipy import stats
 
 from ncai.diagnostics.latent_diagnosis import LatentDiagnosis
 from ncai.diagnostics.latents import diagnose_latents
-from ncai.fitting.settings import EXACT_IN_LATENTS
 from ncai.report.draw.axes import Axis, axis_for
 from ncai.report.draw.svg import Chart
 from ncai.report.sections.noise import chosen_features
@@ -122,7 +121,7 @@ def _of_method(subject: Subject, method: Method) -> MethodLatents:
 def _latent_values(subject: Subject, method: Method) -> _Values:
     rows, mean, std = _latent_posterior(subject, method)
     # Where inference is exact in z, a draw of z is more telling than its mean.
-    if method.model.settings_["inference"] in EXACT_IN_LATENTS:
+    if method.model.settings_.method.supports.exact_latents:
         drawn = method.model.sample_latents(
             subject.frame(subject.train[rows]), subject.target[rows]
         )

@@ -36,7 +36,7 @@ def settings(subject: Subject) -> Settings:
     return Settings(
         values=[
             (str(name), _text(value))
-            for name, value in sorted(dict(model.settings_).items())
+            for name, value in sorted(model.settings_.to_dict().items())
         ],
         versions=_versions(),
         seed=model.random_state if given else model.seed_,

@@ -6,7 +6,7 @@ validation rows.
 """
 
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -14,17 +14,14 @@ import numpy as np
 
 from ncai.datasets import make_dataset
 from ncai.datasets.synthetic import Part
-from ncai.fitting.fit import Rows, to_data
-from ncai.fitting.noise_recalibration import score_rows
-from ncai.fitting.settings import EXACT_IN_LATENTS
-from ncai.inference.base import Training
-from ncai.inference.iwae import ImportanceWeighted
-from ncai.inference.marginal import Marginal
-from ncai.inference.mean_field import MeanFieldVI
+from ncai.fitting.holdout import to_data
+from ncai.fitting.member_scores import score_rows
+from ncai.inference import registry
+from ncai.inference.base import Method, Training
+from ncai.inference.ncai import TOLERANCES
 from ncai.inference.posterior import Fit, GaussianPosterior
 from ncai.model.bnn_lv import Model, Variance
 from ncai.model.networks import MLP, FlatNetwork
-from ncai.objectives.penalties import Penalties
 from ncai.study.engine.cells import Cell, Outcome, Scale
 from ncai.study.engine.store import Store
 from ncai.study.experiments.benchmark_scores import WEIGHT_DRAWS, predictive_at, score
@@ -40,6 +37,7 @@ from ncai.study.experiments.problems import (
     load_problem,
     oracle_quantiles,
 )
+from ncai.types import TrainingRows
 
 ONE_DIMENSIONAL = ("goldberg", "lidar", "williams", "yuan", "heavy_tail", "depeweg")
 LEVELS = (0.025, 0.25, 0.5, 0.75, 0.975)
@@ -60,22 +58,12 @@ def make_model(dataset: str, method: str, num_inputs: int, latent_dim: int) -> M
     )
 
 
-def penalties_at(point: Point) -> Penalties:
-    """With the tolerances of a point of NCAI's grid."""
-    return Penalties(
-        hz_tolerance=point.hz_tolerance,  # pyright: ignore[reportArgumentType]
-        input_tolerance=point.input_tolerance,  # pyright: ignore[reportArgumentType]
-        target_tolerance=point.target_tolerance,  # pyright: ignore[reportArgumentType]
-    )
-
-
 def fit_points(cell: Cell, problem: Problem, points: tuple[Point, ...]) -> Fit:
     """All points and restarts in one run; restart r has point r modulo their number."""
     training = Training(
         num_restarts=cell["restarts"] * len(points),
         max_steps=cell["max_steps"],
         warm_start_steps=cell["warm_start_steps"],
-        plateau=cell["plateau"],
         fixed_noise=tuple(p.noise for p in points),
     )
     model = make_model(
@@ -84,26 +72,31 @@ def fit_points(cell: Cell, problem: Problem, points: tuple[Point, ...]) -> Fit:
         problem.train.inputs.shape[1],
         cell["latent_dim"],
     )
-    fitter = make_method(cell["method"], training, points)
-    return fitter.fit(jax.random.key(cell.seed), model, to_data(rows_of(problem.train)))
+    method = make_method(cell["method"], cell["plateau"], points)
+    data = to_data(rows_of(problem.train))
+    return method.fit(jax.random.key(cell.seed), model, data, training)
 
 
-def make_method(method: str, training: Training, points: tuple[Point, ...]):
-    """The paper's methods, and ours from the start of NCAI, at temperature 1."""
-    if method == "marginal":
-        return Marginal(training, start="ncai")
-    if method == "iwae":
-        return ImportanceWeighted(training, start="ncai")
-    return MeanFieldVI(
-        training,
-        start="random" if method in ("bnn", "mfvi") else "ncai",
-        penalties=tuple(map(penalties_at, points)) if method == "ncai" else None,
-    )
+def make_method(name: str, plateau: bool, points: tuple[Point, ...] = ()) -> Method:
+    """The paper's methods, and ours from the start of NCAI, at temperature 1.
+
+    The restarts of NCAI take the tolerances of the points in turn.
+    """
+    shared: dict[str, Any] = {"plateau": plateau, "rate_drops": 0}
+    if name in ("marginal", "iwae"):
+        shared["start"] = "ncai"
+    if name == "ncai" and points:
+        shared |= {
+            tolerance: tuple(getattr(point, tolerance) for point in points)
+            for tolerance in TOLERANCES
+        }
+    method = registry.METHODS["mfvi" if name == "bnn" else name](**shared)
+    return method.resolved("paper")
 
 
-def rows_of(part: Part) -> Rows:
+def rows_of(part: Part) -> TrainingRows:
     """Rows that count once each."""
-    return Rows(part.inputs, part.targets, np.ones(len(part.inputs)))
+    return TrainingRows(part.inputs, part.targets, np.ones(len(part.inputs)))
 
 
 def validation_scores(fit: Fit, valid: Part) -> np.ndarray:
@@ -233,7 +226,9 @@ class Benchmark:
     def run(self, cell: Cell) -> Outcome:
         """Fit, choose on validation, and score."""
         problem, posterior, row = fit_and_choose(cell)
-        exact = cell["method"] in EXACT_IN_LATENTS
+        exact = cell["method"] != "bnn" and (
+            registry.METHODS[cell["method"]].supports.exact_latents
+        )
         metrics, arrays = score(posterior, problem, cell.seed, exact)
         return Outcome(row | metrics, arrays)
 

@@ -4,7 +4,7 @@ import jax
 import numpy as np
 
 from ncai.diagnostics.latents import diagnose_latents
-from ncai.fitting.fit import Rows, to_data
+from ncai.fitting.holdout import to_data
 from ncai.inference.latents import (
     LatentPosterior,
     infer_latents,
@@ -14,7 +14,7 @@ from ncai.inference.posterior import GaussianPosterior
 from ncai.predictive.distribution import PredictiveDistribution
 from ncai.stats.scores import average_log_likelihood, mpiw, picp, rmse
 from ncai.study.experiments.problems import Problem
-from ncai.types import WeightDraws
+from ncai.types import TrainingRows, WeightDraws
 
 WEIGHT_DRAWS, LATENT_DRAWS = 256, 64
 
@@ -69,7 +69,7 @@ def score(
     train = problem.train
     num_rows = len(train.inputs)
     if exact_latents:
-        rows = Rows(train.inputs, train.targets, np.ones(num_rows))
+        rows = TrainingRows(train.inputs, train.targets, np.ones(num_rows))
         mean, std = infer_latents(posterior, to_data(rows), num_rows, seed)
     else:
         mean, std = (np.asarray(a)[:num_rows] for a in posterior.latent_moments())
@@ -86,7 +86,7 @@ def latent_scores(posterior, problem: Problem, mean, std, seed) -> dict:
     found = diagnose_latents(
         train.inputs, train.targets, mean, std, prior_std, num_permutations=100
     )
-    rows = Rows(train.inputs, train.targets, np.ones(len(train.inputs)))
+    rows = TrainingRows(train.inputs, train.targets, np.ones(len(train.inputs)))
     errors = reconstruction_error(
         posterior, to_data(rows), LatentPosterior(mean, std), seed=seed
     )

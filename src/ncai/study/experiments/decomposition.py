@@ -16,11 +16,8 @@ import pandas as pd
 from scipy.stats import spearmanr
 
 from ncai.estimators.bnn_lv import BNNLVRegressor
-from ncai.fitting.fit import to_data
-from ncai.fitting.settings import METHOD_PRESETS
-from ncai.inference.base import Inference, Training
-from ncai.inference.marginal import Marginal
-from ncai.inference.mean_field import MeanFieldVI
+from ncai.fitting.holdout import to_data
+from ncai.inference.base import Training
 from ncai.inference.posterior import GaussianPosterior
 from ncai.model.bnn_lv import Model, Variance
 from ncai.predictive.distribution import PredictiveDistribution
@@ -28,7 +25,7 @@ from ncai.study.engine.cells import Cell, Outcome, Scale
 from ncai.study.engine.store import Store
 from ncai.study.experiments.benchmark import (
     BENCHMARK,
-    penalties_at,
+    make_method,
     rows_of,
     validation_scores,
 )
@@ -103,15 +100,15 @@ class DecompositionStudy:
                         **sizes,
                     )
                 )
-        ours = METHOD_PRESETS["default", "marginal"]
+        ours = BNNLVRegressor().resolved_settings()
         whole = scale.name == "paper"
         cells += [
             Cell.of(
                 self.name,
                 method=DEFAULT,
                 weight_prior=prior,
-                restarts=ours["n_restarts"] if whole else scale.restarts,
-                max_steps=min(ours["max_steps"], scale.max_steps),
+                restarts=ours.n_restarts if whole else scale.restarts,
+                max_steps=min(ours.max_steps, scale.max_steps),
             )
             for prior in (OWN_PRIORS if whole else OWN_PRIORS[:1])
         ]
@@ -160,16 +157,11 @@ def _approximation(cell: Cell, known: KnownProblem) -> tuple[WeightDraws, dict]:
         num_restarts=cell["restarts"],
         max_steps=cell["max_steps"],
         warm_start_steps=cell["warm_start_steps"],
-        plateau=cell["plateau"],
     )
-    method: Inference
+    points = (Point(*cell["point"]),) if cell["method"] == "ncai" else ()
+    method = make_method(cell["method"], cell["plateau"], points)
     if cell["method"] == "marginal":
-        method = Marginal(training)
-    elif cell["method"] == "ncai":
-        penalties = penalties_at(Point(*cell["point"]))
-        method = MeanFieldVI(training, start="ncai", penalties=penalties)
-    else:
-        method = MeanFieldVI(training, start="random")
+        method = method.set_params(start="random")
     model = known.model
     if cell["weight_prior"] == "empirical":
         model = Model(
@@ -179,7 +171,7 @@ def _approximation(cell: Cell, known: KnownProblem) -> tuple[WeightDraws, dict]:
             model.noise_variance,
         )
     data = to_data(rows_of(known.drawn.train))
-    fit = method.fit(jax.random.key(cell.seed), model, data)
+    fit = method.fit(jax.random.key(cell.seed), model, data, training)
     posterior = fit.posterior
     assert isinstance(posterior, GaussianPosterior)
     scores = validation_scores(fit, known.drawn.valid)

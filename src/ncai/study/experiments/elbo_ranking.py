@@ -1,18 +1,17 @@
 """`elbo-ranking`: the ELBO prefers what lies far from the truth (paper, Section 5)."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ncai.inference.base import Training
-from ncai.inference.map import MAP
-from ncai.inference.mean_field import MeanFieldVI
+from ncai.inference.base import Method, Training
 from ncai.inference.posterior import GaussianPosterior
 from ncai.model.mean_field import gaussian_kl
 from ncai.study.engine.cells import Cell, Outcome, Scale
 from ncai.study.engine.store import Store
+from ncai.study.experiments.benchmark import make_method
 from ncai.study.experiments.problems import (
     GROUND_TRUTH_SETS,
     WEIGHT_VARIANCE,
@@ -61,9 +60,10 @@ class ElboRanking:
             max_steps=cell["max_steps"],
             warm_start_steps=cell["warm_start_steps"],
             settle_steps=cell["max_steps"] // 3,
-            plateau=cell["plateau"],
         )
-        fit = self._method(cell, known, training).fit(key, known.model, known.data)
+        method, start = self._method(cell, known, training)
+        training = replace(training, start=start)
+        fit = method.fit(key, known.model, known.data, training)
         final = np.where(fit.alive, final_level(fit.history["elbo"]), -np.inf)
         best = int(np.argmax(final))
         posterior = fit.posterior
@@ -81,15 +81,18 @@ class ElboRanking:
         }
         return Outcome(row, arrays)
 
-    def _method(self, cell: Cell, known: KnownProblem, training: Training):
-        start = cell["start"]
+    def _method(
+        self, cell: Cell, known: KnownProblem, training: Training
+    ) -> tuple[Method, Unknowns | None]:
+        """Mean-field inference, and the values that it starts at if any."""
+        start, method = cell["start"], make_method("mfvi", cell["plateau"])
         if start == "random":
-            return MeanFieldVI(training, start="random")
+            return method, None
         if start == "ncai0":
-            return MeanFieldVI(training, start="ncai")
+            return make_method("ncai0", cell["plateau"]), None
         if start == "map":
-            return MeanFieldVI(training, start=self._modes(cell, known, training))
-        return MeanFieldVI(training, start=known.truth, hold_means=start == "fixed")
+            return method, self._modes(cell, known, training)
+        return method.set_params(hold_means=start == "fixed"), known.truth
 
     def _modes(self, cell: Cell, known: KnownProblem, training: Training) -> Unknowns:
         """Joint modes from the truth, and from W_true with Z drawn from its prior."""
@@ -103,7 +106,9 @@ class ElboRanking:
             jnp.concatenate([known.truth.latents[None], drawn]),
             known.truth.log_noise_var,
         )
-        fit = MAP(training, given=starts).fit(key, known.model, known.data)
+        method = make_method("map", cell["plateau"])
+        training = replace(training, start=starts)
+        fit = method.fit(key, known.model, known.data, training)
         posterior = fit.posterior
         assert isinstance(posterior, GaussianPosterior)
         return posterior.mean

@@ -9,7 +9,8 @@ import numpy as np
 from ncai.inference.base import Training
 from ncai.inference.map import MAP
 from ncai.inference.posterior import GaussianPosterior
-from ncai.model.bnn_lv import initial_priors, log_joint
+from ncai.model.empirical_bayes import initial_priors
+from ncai.model.log_joint import log_joint
 from ncai.study.engine.cells import Cell, Outcome, Scale
 from ncai.study.engine.store import Store
 from ncai.study.experiments.problems import (
@@ -40,9 +41,10 @@ class MapBias:
         known = known_problem(cell["dataset"], cell["draw"])
         drawn, data, model, truth = known
         training = Training(
-            num_restarts=cell["restarts"], max_steps=cell["max_steps"], plateau=True
+            num_restarts=cell["restarts"], max_steps=cell["max_steps"], start=truth
         )
-        fit = MAP(training, given=truth).fit(jax.random.key(cell.seed), model, data)
+        method = MAP(plateau=True, rate_drops=0).resolved("paper")
+        fit = method.fit(jax.random.key(cell.seed), model, data, training)
         posterior = fit.posterior
         assert isinstance(posterior, GaussianPosterior)
         priors = initial_priors(jax.random.key(0), model)

@@ -11,16 +11,11 @@ import jax.numpy as jnp
 import numpy as np
 
 from ncai.inference.base import Training
-from ncai.inference.hmc import (
-    HMC,
-    DrawInfo,
-    Target,
-    check_points,
-    judge_mixing,
-    predictive_summary,
-)
+from ncai.inference.hmc import HMCMarginal
+from ncai.inference.mixing import check_points, judge_mixing, predictive_summary
+from ncai.inference.nuts import DrawInfo, Target
 from ncai.inference.posterior import Posterior, SamplePosterior, SamplerReport
-from ncai.model.bnn_lv import initial_priors
+from ncai.model.empirical_bayes import initial_priors
 from ncai.study.engine.cells import Cell
 from ncai.study.experiments.problems import KnownProblem
 from ncai.types import Unknowns, WeightDraws
@@ -104,18 +99,16 @@ def posterior_from_file(
 
 
 def _sampled(cell: Cell, known: KnownProblem) -> tuple[Posterior, SamplerReport, str]:
-    method = HMC(
-        marginal=True,
-        num_chains=cell["chains"],
-        num_warmup=cell["warmup"],
-        num_draws=cell["draws"],
+    method = HMCMarginal(
+        n_chains=cell["chains"],
+        n_warmup=cell["warmup"],
+        n_draws=cell["draws"],
         max_doublings=cell["doublings"],
-        training=Training(
-            max_steps=cell["start_steps"], warm_start_steps=cell["start_steps"]
-        ),
-    )
+        start_steps=cell["start_steps"],
+    ).resolved("paper")
+    training = Training(max_steps=cell["start_steps"])
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # the table tells it
-        fit = method.fit(jax.random.key(cell.seed), known.model, known.data)
+        fit = method.fit(jax.random.key(cell.seed), known.model, known.data, training)
     assert fit.sampler is not None
     return fit.posterior, fit.sampler, "sampled here"

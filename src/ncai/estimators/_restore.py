@@ -1,0 +1,237 @@
+"""From the header and the arrays of a model file to a fitted estimator."""
+
+import math
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+
+from ncai.estimators._files_0_1 import upgraded
+from ncai.estimators.model_file import ModelFileError
+from ncai.fitting.settings import Settings
+from ncai.inference.base import Method
+from ncai.inference.latents import LatentPosterior
+from ncai.inference.posterior import GaussianPosterior, SamplePosterior, SamplerReport
+from ncai.inference.registry import METHODS
+from ncai.model.bnn_lv import PriorState
+from ncai.model.networks import MLP, FlatNetwork
+from ncai.preprocessing.rounding import Lattice
+from ncai.preprocessing.scaling import Scaling
+from ncai.preprocessing.target_transforms import TargetTransform
+from ncai.types import TrainingRows, Unknowns
+
+# Where the estimators live that a file may name.
+HOMES = {
+    "BNNLVRegressor": "ncai.estimators.bnn_lv",
+    "BNNRegressor": "ncai.estimators.bnn",
+}
+PLAIN_ATTRIBUTES = (
+    "stop_reasons",
+    "restarts_lost",
+    "interrupted",
+    "n_iter",
+    "fit_seconds",
+    "score_name",
+)
+NOT_STORED = ("history_", "kept_restarts_", "held_out_score_")
+
+
+def restore(cls, header: dict, arrays: dict, network, path):
+    """An estimator of `cls`, or of a subclass, as it was saved."""
+    stored = _class_of(header["estimator"])
+    if not issubclass(stored, cls):
+        raise ModelFileError(
+            f"{path} holds a {stored.__name__}; load it with {stored.__name__}.load."
+        )
+    if header["custom_network"] is not None and network is None:
+        raise ModelFileError(
+            f"{path} was fitted with a network of its own "
+            f"({header['custom_network']}): give it as load(path, network=...)."
+        )
+    if header["version"] == 1:
+        header = upgraded(header, arrays, path)
+    estimator = stored(**_params(header["params"], network, path))
+    mlp = network if network is not None else MLP(**tuples(header["mlp"]))
+    settings = _settings(header["settings"], mlp, path)
+    flat = FlatNetwork(mlp, *header["dims"])
+    if flat.num_weights != header["num_weights"]:
+        raise ModelFileError(
+            f"{path} holds {header['num_weights']} weights; this network has "
+            f"{flat.num_weights}."
+        )
+    _check_shapes(path, arrays, header["posterior"], flat)
+    _check_finite(path, arrays)
+    estimator.settings_ = settings
+    estimator.scaling_ = _scaling(settings, arrays, flat.output_dim)
+    _set_attributes(estimator, header, flat)
+    _set_training_part(estimator, arrays)
+    estimator.posterior_ = _posterior(header["posterior"], settings, flat, arrays)
+    return estimator
+
+
+def _class_of(name: str) -> type:
+    return getattr(import_module(HOMES[name]), name)
+
+
+# ----- Settings -----------------------------------------------------------------------
+
+
+def _params(stored: dict[str, Any], network, path) -> dict[str, Any]:
+    """Arguments of the constructor."""
+    params = tuples(stored)
+    if isinstance(params.get("inference"), dict):
+        params["inference"] = _method(params["inference"], path)
+    if isinstance(params.get("network"), dict):
+        params["network"] = MLP(**tuples(params["network"]))
+    return params if network is None else params | {"network": network}
+
+
+def _method(stored: dict[str, Any], path) -> Method:
+    name = stored["name"]
+    if name not in METHODS:
+        raise ModelFileError(
+            f"{path} was fitted by the method {name!r}, which is not known here: "
+            "register it with ncai.inference.registry.register."
+        )
+    return METHODS[name](**tuples(stored["settings"]))
+
+
+def _settings(stored: dict[str, Any], network, path) -> Settings:
+    values = tuples(stored)
+    method = _method(values.pop("method"), path)
+    return Settings(method=method, network=network, **values)
+
+
+def tuples(params: dict) -> dict:
+    """Lists back to tuples, "inf" back to a number, as the estimator had them."""
+
+    def restored(value):
+        if isinstance(value, list):
+            return tuple(restored(v) for v in value)
+        return math.inf if value == "inf" else value
+
+    return {name: restored(value) for name, value in params.items()}
+
+
+# ----- Fitted attributes --------------------------------------------------------------
+
+
+def _posterior(kind: str, settings: Settings, flat: FlatNetwork, arrays: dict):
+    model = settings.build_model(flat)
+    priors = PriorState(*(arrays[f"priors.{name}"] for name in PriorState._fields))
+
+    def unknowns(part: str) -> Unknowns:
+        weights = arrays[f"{part}.weights"]
+        none = np.zeros((*weights.shape[:-1], 0, flat.latent_dim), weights.dtype)
+        latents: Any = arrays.get(f"{part}.latents", none)
+        return Unknowns(weights, latents, arrays[f"{part}.log_noise_var"])
+
+    if kind == "gaussian":
+        mean, scale = unknowns("mean"), unknowns("scale")
+        return GaussianPosterior(model, mean, scale, priors, arrays["shares"])
+    return SamplePosterior(model, unknowns("samples"), priors, arrays["shares"])
+
+
+def _scaling(settings: Settings, arrays: dict, num_outputs: int) -> Scaling:
+    transform = TargetTransform(
+        settings.target_transform,
+        arrays.get("target_powers", np.ones(num_outputs)),
+        arrays.get("target_lower", -np.inf),
+        arrays.get("target_upper", np.inf),
+    )
+    rounding = None
+    if "lattice_step" in arrays:
+        rounding = Lattice(arrays["lattice_origin"], arrays["lattice_step"])
+    return Scaling(
+        arrays["input_shift"],
+        arrays["input_scale"],
+        arrays["target_shift"],
+        arrays["target_scale"],
+        transform,
+        rounding,
+        settings.rounding == "auto",
+    )
+
+
+def _set_attributes(estimator, header: dict, flat: FlatNetwork) -> None:
+    estimator.seed_ = header["seed"]
+    estimator.single_output_ = header["single_output"]
+    estimator.n_features_in_ = flat.input_dim
+    if header["feature_names"] is not None:
+        estimator.feature_names_in_ = np.asarray(header["feature_names"], object)
+    for name in PLAIN_ATTRIBUTES:
+        setattr(estimator, f"{name}_", header[name])
+    estimator.restart_scores_ = np.asarray(
+        [-np.inf if s is None else s for s in header["restart_scores"]], float
+    )
+    estimator.sampler_report_ = _sampler_report(header.get("sampler_report"))
+    for name in NOT_STORED:
+        setattr(estimator, name, None)
+
+
+def _set_training_part(estimator, arrays: dict) -> None:
+    """The training rows and their latents, where the file has them."""
+    estimator.training_rows_ = None
+    estimator.train_index_ = None
+    estimator.latent_posterior_ = None
+    if "training.inputs" in arrays:
+        estimator.training_rows_ = TrainingRows(
+            arrays["training.inputs"],
+            arrays["training.targets"],
+            arrays["training.weights"],
+        )
+        estimator.train_index_ = arrays["training.index"]
+    if "latents.mean" in arrays:
+        estimator.latent_posterior_ = LatentPosterior(
+            arrays["latents.mean"], arrays["latents.std"]
+        )
+
+
+def _sampler_report(found: dict | None) -> SamplerReport | None:
+    """None for a method that does not sample, and for files older than the report."""
+    if found is None:
+        return None
+    numbers = {name: math.nan if v is None else v for name, v in found.items()}
+    return SamplerReport(**tuples(numbers))
+
+
+# ----- Checks -------------------------------------------------------------------------
+
+
+def _check_shapes(path, arrays: dict, posterior: str, network: FlatNetwork) -> None:
+    """Refuse arrays that do not fit together, before a prediction stumbles on them."""
+    parts = ("mean", "scale") if posterior == "gaussian" else ("samples",)
+    components = len(arrays["shares"])
+    draws = arrays[f"{parts[0]}.weights"].shape[1:-1]  # of a sampler's chain
+    inputs, outputs = (network.input_dim,), (network.output_dim,)
+    expected = {
+        "input_shift": inputs,
+        "input_scale": inputs,
+        "target_shift": outputs,
+        "target_scale": outputs,
+        "priors.weight_variance": (components,),
+        "priors.latent_variance": (components,),
+        "priors.noise_variance": (components, *outputs),
+        **{
+            f"{part}.weights": (components, *draws, network.num_weights)
+            for part in parts
+        },
+    }
+    if "samples.latents" in arrays:
+        rows = arrays["training.inputs"].shape[:1]
+        latents = (components, *draws, *rows, network.latent_dim)
+        expected["samples.latents"] = latents
+    for name, shape in expected.items():
+        if arrays[name].shape != shape:
+            raise ModelFileError(
+                f"{path} is damaged: {name} has shape {arrays[name].shape}, "
+                f"not {shape}."
+            )
+
+
+def _check_finite(path, arrays: dict) -> None:
+    for name, array in arrays.items():
+        # A transform may go on without bound, and a constant input has no scale.
+        boundless = name in ("target_lower", "target_upper", "input_scale")
+        if np.isnan(array).any() or not (boundless or np.isfinite(array).all()):
+            raise ModelFileError(f"{path} is damaged: {name} holds NaN or infinity.")

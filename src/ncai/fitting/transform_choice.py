@@ -1,0 +1,161 @@
+"""The choice of the transform of y: which to try, and which is best on held-out rows.
+
+Each transform has its own units of training, so that a fit under one is a `Candidate`
+with rows of its own; log densities in the units of y make them comparable.
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ncai.fitting.fit import Result
+from ncai.fitting.holdout import num_judges
+from ncai.fitting.settings import Settings
+from ncai.model.networks import FlatNetwork
+from ncai.preprocessing.rounding import Lattice
+from ncai.preprocessing.scaling import Scaling
+from ncai.types import ContinuousRows, RawRows, TrainingRows
+
+# Transforms whose trials are closer than so many standard errors are both fitted in
+# full: a quarter of the steps says little about which is best in the end.
+CLOSE = 3.0
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """A transform of y with the rows in its units.
+
+    Args:
+        scaling: the transform, the rounding and the units of training.
+        rows: the rows to fit, in these units.
+        valid: the user's validation rows, in these units.
+        judges: the rows that may judge a fit, in the units of y: the validation rows,
+            or those to fit.
+    """
+
+    scaling: Scaling
+    rows: TrainingRows
+    valid: TrainingRows | None
+    judges: ContinuousRows
+
+    @property
+    def transform(self) -> str:
+        """The name of its transform."""
+        return self.scaling.transform.name
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A fit of a candidate by one network.
+
+    Args:
+        candidate: the transform and its rows.
+        network: what was fitted.
+        result: the fit.
+        log_probs: log densities of the held-out rows, in the units of y; None if there
+            are none.
+        row_weights: of these rows.
+    """
+
+    candidate: Candidate
+    network: FlatNetwork
+    result: Result
+    log_probs: np.ndarray | None
+    row_weights: np.ndarray
+
+    @property
+    def score(self) -> float:
+        """The average of the log densities."""
+        if self.log_probs is None:
+            return -np.inf
+        return float(self.row_weights @ self.log_probs / self.row_weights.sum())
+
+
+def candidates(
+    rows: RawRows, valid: RawRows | None, settings: Settings, seed: int
+) -> list[Candidate]:
+    """One for each transform that may be best."""
+    rounding = None
+    if settings.rounding != "ignore":
+        rounding = Lattice.learn(rows.targets)
+    return [
+        _candidate(name, rows, valid, settings, (rounding, seed))
+        for name in transforms_to_try(rows, valid, settings)
+    ]
+
+
+def _candidate(
+    name: str,
+    rows: RawRows,
+    valid: RawRows | None,
+    settings: Settings,
+    rounding_and_seed: tuple[Lattice | None, int],
+) -> Candidate:
+    learned, seed = rounding_and_seed
+    rounding = learned or Lattice.none(rows.targets.shape[1])
+    positive = name == "log"
+    if positive:
+        _require_logarithms(rows, rounding, "y")
+        if valid is not None:
+            _require_logarithms(valid, rounding, "y_valid")
+    smooth = rounding.dequantise(rows, seed, positive)
+    scaling = Scaling.learn(
+        smooth, settings.standardize, name, rounding, settings.rounding == "auto"
+    )
+    if valid is None:
+        return Candidate(scaling, scaling.apply(smooth), None, smooth)
+    judges = rounding.dequantise(valid, seed + 1, positive)
+    return Candidate(scaling, scaling.apply(smooth), scaling.apply(judges), judges)
+
+
+def _require_logarithms(rows: RawRows, rounding: Lattice, name: str) -> None:
+    """Refuse a y that has no logarithm; a rounded 0 stands for values above 0 too."""
+    smallest = rows.targets + 0.5 * rounding.step
+    if not (smallest > 0).all() or (rows.targets < 0).any():
+        raise ValueError(
+            f"target_transform='log' needs a positive {name}; its smallest value is "
+            f"{rows.targets.min():g}: use 'yeo_johnson'."
+        )
+
+
+def transforms_to_try(
+    rows: RawRows, valid: RawRows | None, settings: Settings
+) -> list[str]:
+    """That which was asked for; with "auto" y itself and the usual other."""
+    asked = settings.target_transform
+    if asked != "auto":
+        return [asked]
+    if not num_judges(len(rows), settings, valid):
+        return ["none"]  # nothing to choose by
+    given = [rows] if valid is None else [rows, valid]
+    positive = all((part.targets > 0).all() for part in given)
+    return ["none", "log"] if positive else ["none", "yeo_johnson"]
+
+
+def judge(candidate: Candidate, network: FlatNetwork, result: Result) -> Trial:
+    """A fit, with the log densities of its held-out rows in the units of y."""
+    found = result.held_out
+    if found is None:
+        return Trial(candidate, network, result, None, np.zeros(0))
+    held = candidate.judges.pick(found.rows)
+    log_probs = found.log_probs + candidate.scaling.log_density_shifts(held)
+    return Trial(candidate, network, result, log_probs, held.weights)
+
+
+def worth_a_whole_fit(trials: list[Trial]) -> list[Trial]:
+    """The best, and those that are not clearly behind it, best first."""
+    # One whose time was over before its first step says nothing.
+    ranked = sorted(trials, key=lambda t: (t.result.fit.num_steps == 0, -t.score))
+    best = ranked[0]
+    return [best, *(trial for trial in ranked[1:] if _is_close(best, trial))]
+
+
+def _is_close(best: Trial, other: Trial) -> bool:
+    one, two = best.log_probs, other.log_probs
+    if one is None or two is None or len(one) != len(two):
+        return False
+    difference = one - two
+    if not np.isfinite(difference).all():
+        return False
+    error = np.std(difference) / np.sqrt(len(difference))
+    return best.score - other.score < CLOSE * error

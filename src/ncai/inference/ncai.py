@@ -1,0 +1,141 @@
+"""`ncai` and `ncai0`: Noise-Constrained Approximate Inference, and its start alone."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import ClassVar
+
+import numpy as np
+
+from ncai.inference.base import Training
+from ncai.inference.mean_field import (
+    MFVI,
+    NOISE_HELD,
+    MeanFieldMethod,
+    noise_held,
+    plain_mfvi,
+)
+from ncai.model.bnn_lv import Model
+from ncai.objectives.elbo import NegativeElbo
+from ncai.objectives.penalties import Penalties
+from ncai.runtime import arguments
+from ncai.training.stage import Stage
+
+WEIGHTS = ("hz_weight", "offdiagonal_weight", "dependence_weight")
+TOLERANCES = ("hz_tolerance", "input_tolerance", "target_tolerance")
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class NCAI0(MeanFieldMethod):
+    """NCAI's warm start, then a plain ELBO: NCAI without its penalties.
+
+    Settings are those of `MFVI`; `start` is "ncai" unless another is given.
+    """
+
+    name: ClassVar[str] = "ncai0"
+    label: ClassVar[str] = "NCAI0"
+    own_start: ClassVar[str] = "ncai"
+
+    def without_latents(self) -> MFVI:
+        """Its start acts on z: without one, it is mean-field inference."""
+        return plain_mfvi(self)
+
+    def stages(self, model: Model, training: Training) -> list[Stage]:
+        """The ELBO, and then the noise."""
+        return self.elbo_stages(model, training)
+
+    def final_objective(self, num_restarts: int) -> NegativeElbo:
+        """The ELBO."""
+        del num_restarts
+        return self.elbo
+
+
+@dataclass(frozen=True, kw_only=True, repr=False)
+class NCAI(MeanFieldMethod):
+    """The warm start, the ELBO, and then penalties on z (paper, Eq. 16).
+
+    The first half of the steps is plain ELBO; the penalties then grow from 0 (from the
+    first step on they would wreck the fit, as latents have not yet moved). A tolerance
+    may be a list, which the restarts take in turn: a grid in one run.
+
+    Args:
+        hz_weight: lambda_1, penalty on z not being Gaussian; 0 is off.
+        offdiagonal_weight: lambda_2, penalty on correlated dimensions of z; 0 is off.
+        dependence_weight: lambda_3, penalty on z depending on x and y; 0 is off.
+        hz_tolerance: eps_T.
+        input_tolerance: eps_x; `float("inf")` takes x out of the penalty.
+        target_tolerance: eps_y; `float("inf")` takes y out of the penalty.
+        penalise: "means" of z (the paper) or "samples" of its aggregated posterior.
+        ramp_fraction: part of the second half of training over which penalties grow.
+    """
+
+    name: ClassVar[str] = "ncai"
+    label: ClassVar[str] = "NCAI"
+    own_start: ClassVar[str] = "ncai"
+
+    hz_weight: float = 1.0
+    offdiagonal_weight: float = 10.0
+    dependence_weight: float = 1.0
+    hz_tolerance: float | Sequence[float] = 0.01
+    input_tolerance: float | Sequence[float] = 0.5
+    target_tolerance: float | Sequence[float] = 1.0
+    penalise: str = "means"
+    ramp_fraction: float = 0.5
+
+    def check(self) -> None:
+        """Refuse settings that cannot be, in one sentence each."""
+        super().check()
+        for name in WEIGHTS:
+            arguments.at_least_zero(name, getattr(self, name))
+        for name in TOLERANCES:
+            arguments.positive_numbers(name, getattr(self, name))
+        arguments.one_of("penalise", self.penalise, ("means", "samples"))
+        arguments.share("ramp_fraction", self.ramp_fraction, 1, may_reach_it=True)
+
+    def without_latents(self) -> MFVI:
+        """Its start and penalties act on z: without one, it is mean-field inference."""
+        return plain_mfvi(self)
+
+    def stages(self, model: Model, training: Training) -> list[Stage]:
+        """The ELBO, the penalties, and then the noise."""
+        held = noise_held(model)
+        first = training.max_steps // 2
+        second = training.max_steps - first
+        ramp = max(int(self.ramp_fraction * second), 1)
+        stages = [
+            self.stage(
+                "elbo",
+                self.elbo,
+                training,
+                max_steps=first,
+                rate_drops=0,
+                trainable=held,
+            ),
+            self.stage(
+                "penalties",
+                self._penalised(training.num_restarts, float(ramp)),
+                training,
+                max_steps=second,
+                settle_steps=ramp,
+                trainable=held,
+            ),
+        ]
+        return [*stages, self.noise_stage(training)] if held is NOISE_HELD else stages
+
+    def final_objective(self, num_restarts: int) -> tuple[NegativeElbo, ...]:
+        """The ELBO with penalties at their full weight."""
+        return self._penalised(num_restarts, 1.0)
+
+    def penalties_of(self, restart: int) -> Penalties:
+        """The penalties of a restart."""
+        tolerances = [np.atleast_1d(getattr(self, name)) for name in TOLERANCES]
+        return Penalties(
+            *(float(getattr(self, name)) for name in WEIGHTS),
+            *(float(values[restart % len(values)]) for values in tolerances),
+            on=self.penalise,
+        )
+
+    def _penalised(self, num_restarts: int, ramp: float) -> tuple[NegativeElbo, ...]:
+        return tuple(
+            replace(self.elbo, penalties=self.penalties_of(restart), ramp_steps=ramp)
+            for restart in range(num_restarts)
+        )

@@ -1,0 +1,51 @@
+"""The methods by name: where a method is registered.
+
+To add one: write a file with a frozen subclass of `Method` (or of `GradientMethod`)
+that has `name`, `label`, `supports`, `fit` and `continue_from`, and add its class here,
+or call `register` from outside the package.
+"""
+
+from typing import TypeVar
+
+from ncai.inference.base import Method
+from ncai.inference.hmc import HMC, HMCMarginal
+from ncai.inference.iwae import IWAE
+from ncai.inference.map import MAP
+from ncai.inference.marginal import Marginal
+from ncai.inference.mean_field import MFVI
+from ncai.inference.ncai import NCAI, NCAI0
+
+MethodClass = TypeVar("MethodClass", bound=type[Method])
+
+METHODS: dict[str, type[Method]] = {
+    method.name: method
+    for method in (MAP, MFVI, NCAI0, NCAI, Marginal, IWAE, HMC, HMCMarginal)
+}
+PRESETS = ("default", "paper")
+# The method of a preset where the user names none.
+PRESET_METHODS = {"default": "marginal", "paper": "ncai"}
+
+
+def register(method: MethodClass) -> MethodClass:
+    """Make a method known by its name; may be used as a decorator of its class."""
+    METHODS[method.name] = method
+    return method
+
+
+def method_of(inference: str | Method | None, preset: str) -> Method:
+    """The method that an estimator names; its settings may be left to the preset."""
+    if inference is None:
+        inference = PRESET_METHODS[preset]
+    if isinstance(inference, Method):
+        return inference
+    if isinstance(inference, type) and issubclass(inference, Method):
+        name = inference.__name__
+        raise ValueError(
+            f"inference={name} is a class; give an instance, such as {name}()."
+        )
+    if not isinstance(inference, str) or inference not in METHODS:
+        raise ValueError(
+            f"inference={inference!r} must be one of {list(METHODS)}, or a method with "
+            "settings, such as ncai.NCAI(hz_weight=0.5)."
+        )
+    return METHODS[inference]()

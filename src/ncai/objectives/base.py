@@ -1,0 +1,56 @@
+"""What an objective is: a small pytree that the compiled training loop minimises.
+
+Its numbers are traced, its structure is static, and the loop in `ncai.training.step`
+calls it for one restart. It has two steps: `prepare` does the cheap elementwise work on
+the parameters (scales, reparameterised draws), `value` the work on the data. The loop
+keeps what was prepared in a buffer; as one function, XLA would fold the random numbers
+and the softplus into every hidden node of every row and compute them anew for each.
+"""
+
+from typing import Any, NamedTuple, Protocol
+
+from jaxtyping import Array, Float
+
+from ncai.model.bnn_lv import Model, PriorState
+from ncai.types import Data
+
+
+class Report(NamedTuple):
+    """What one evaluation reports beside the value."""
+
+    terms: dict[str, Float[Array, ""]]
+    squared_error: Float[Array, "L"]
+
+
+class Objective(Protocol):
+    """The interface that the training loop calls."""
+
+    def num_normals(self, params: Any) -> tuple[int, ...]:
+        """Shape of the standard normals that `prepare` takes."""
+        ...
+
+    def prepare(self, params: Any, normals: Float[Array, "*S"]) -> Any:
+        """What `value` needs of the parameters and of fresh random numbers."""
+        ...
+
+    def value(
+        self,
+        prepared: Any,
+        priors: PriorState,
+        model: Model,
+        data: Data,
+        step: Float[Array, ""],
+    ) -> tuple[Float[Array, ""], Report]:
+        """The value to minimise for one restart, and its terms."""
+        ...
+
+    def update_priors(
+        self,
+        prepared: Any,
+        priors: PriorState,
+        model: Model,
+        data: Data,
+        report: Report,
+    ) -> PriorState:
+        """The empirical-Bayes variances after a step."""
+        ...
