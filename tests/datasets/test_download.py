@@ -243,12 +243,12 @@ def test_wrong_content(server, known, tmp_path):
     page = b"<html>Sign in</html>"
     wrong_value = zipped(uci_text(TOY.replace("11.5", "12.5")))
     for archive, about, data, words in (
-        (page, page, None, ("zip archive", "description by OpenML")),
+        (page, page, None, ("zip archive", "OpenML description")),
         (zipped("x", "other"), b"[]", None, ("no toy.data", "description")),
         (zipped("a 1\n"), None, page, ("2 columns", "not an ARFF file")),
         (zipped("a 1 2\nb 3 4 5"), None, b"@data\n", ("not a table",)),
         (zipped(b"\xff"), None, b"\xff", ("not plain text",)),
-        (wrong_value, None, arff(TOY[:-9]), ("is 10.5", "known 10.166667", "2 rows")),
+        (wrong_value, None, arff(TOY[:-9]), ("is 10.5", "not 10.166667", "2 rows")),
     ):
         server.gives(UCI_PATH, archive)
         offer_openml(server, data)
@@ -262,7 +262,7 @@ def test_openml_cannot_point_at_files_of_this_machine(server, known, tmp_path):
     secret.write_bytes(arff())
     about = {"data_set_description": {"url": secret.as_uri()}}
     server.gives(ABOUT_PATH, json.dumps(about).encode())
-    assert refused(server, tmp_path / "to", "not one on the web")
+    assert refused(server, tmp_path / "to", "not a web address")
 
 
 def test_too_much_is_not_read_to_its_end(server, monkeypatch):
@@ -282,7 +282,7 @@ def test_lidar_names_its_source(tmp_path):
 
 
 def test_the_command(server, known, tmp_path, monkeypatch):
-    monkeypatch.setattr(registry, "BASE_URLS", server.bases)
+    monkeypatch.setattr("ncai.datasets.download.BASE_URLS", server.bases)
     command = ["datasets", "get", "toy", "--to", str(tmp_path / "to")]
     result = CliRunner().invoke(cli.app, command)
     assert result.exit_code == 2

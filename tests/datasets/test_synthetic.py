@@ -245,8 +245,8 @@ def test_pickles(name):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"name": "boston"}, "name='boston' is not known"),
-        ({"name": "yuan", "form": "other"}, "form='other' is not known"),
+        ({"name": "boston"}, "name='boston'"),
+        ({"name": "yuan", "form": "other"}, "form='other'"),
         ({"name": "yuan", "seed": -1}, "seed=-1 must be a whole number >= 0"),
         ({"name": "yuan", "num_train": 0}, "num_train=0 must be a whole number >= 1"),
         ({"name": "yuan", "num_valid": -3}, "num_valid=-3 must be"),

@@ -37,7 +37,7 @@ def test_rmse_takes_one_root_over_rows_and_outputs():
 
 
 def test_shapes_do_not_broadcast_silently():
-    with pytest.raises(ValueError, match="of one shape"):
+    with pytest.raises(ValueError, match=r"shape.*\[N\]"):
         metrics.rmse(np.zeros(5), np.zeros((5, 1)))
 
 

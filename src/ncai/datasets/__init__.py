@@ -1,4 +1,4 @@
-"""Data sets: synthetic ones with a known truth, and the real ones of the paper."""
+"""Data sets: synthetic ones with a known truth, and the paper's real ones."""
 
 from ncai.datasets.download import download_dataset
 from ncai.datasets.oracles import GaussianOracle, NetworkOracle, Oracle, Truth

@@ -1,4 +1,4 @@
-"""Clean files of real sets: where they may be, and whether one is what it should be."""
+"""Clean files of real sets: where to look for them, and how to check them."""
 
 import hashlib
 import os
@@ -13,17 +13,17 @@ DATA_VARIABLE = "NCAI_DATA_DIR"
 
 
 class WrongContentError(ValueError):
-    """Rows that are not those of the set; says in what way, as part of a sentence."""
+    """The rows are not those of the set; the message is part of a sentence."""
 
 
 def download_folder() -> Path | None:
-    """Where downloads go unless told otherwise; None if there is no user cache."""
+    """The default folder for downloads; None if there is no user cache."""
     cache = user_cache_folder()
     return None if cache is None else cache / "data"
 
 
 def places(folder: str | Path | None = None) -> list[tuple[str, Path | None]]:
-    """Where files are looked for, in order: words, and the folder if there is one."""
+    """Where we look for files, in order: a description, and the folder if it is set."""
     found: list[tuple[str, Path | None]] = []
     if folder is not None:
         path = Path(folder).expanduser()
@@ -37,7 +37,7 @@ def places(folder: str | Path | None = None) -> list[tuple[str, Path | None]]:
 
 
 def find_file(known: RealSet, folder: str | Path | None = None) -> Path | None:
-    """The first clean file of the set, unread; None if it is nowhere."""
+    """The first clean file of the set that exists, not yet read; None without one."""
     for _, place in places(folder):
         if place is not None and (place / known.file).exists():
             return place / known.file
@@ -45,17 +45,17 @@ def find_file(known: RealSet, folder: str | Path | None = None) -> Path | None:
 
 
 def read_clean_file(known: RealSet, path: Path) -> pd.DataFrame:
-    """The columns of a clean file, checked against what is known of the set."""
+    """The columns of a clean file, checked against what we know about the set."""
     try:
         raw = pd.read_csv(path, header=None, dtype=str, keep_default_na=False)
-        raw = raw.fillna("")  # where a row is short
+        raw = raw.fillna("")  # rows that are too short
         table = raw.iloc[1:].set_axis(list(raw.iloc[0]), axis="columns")
         return check_table(known, table)
     except WrongContentError as error:
         reason = str(error)
     except OSError as error:
         reason = f"it cannot be read ({error.strerror or error})"
-    except ValueError:  # of pandas: empty, ragged, not text
+    except ValueError:  # pandas: the file is empty, ragged or not text
         reason = "it is not a table in plain CSV"
     raise DatasetError(
         f"{path} is not the data set {known.name!r}: {reason}. {known.expectation}"
@@ -63,7 +63,7 @@ def read_clean_file(known: RealSet, path: Path) -> pd.DataFrame:
 
 
 def check_table(known: RealSet, table: pd.DataFrame) -> pd.DataFrame:
-    """From a table of text to numbers (categories stay text); refuses other values."""
+    """The table of text as numbers (categories stay text), if its values are right."""
     header = ",".join(map(str, table.columns))
     if header != known.header:
         raise WrongContentError(f"its header is {_shortened(header)}")
@@ -82,7 +82,7 @@ def check_table(known: RealSet, table: pd.DataFrame) -> pd.DataFrame:
     if hashlib.sha256(text.encode()).hexdigest() != known.digest:
         raise WrongContentError(
             f"its values differ from the known ones (the mean of {known.target} is "
-            f"{checked[known.target].mean():.6f}, that known {known.target_mean:.6f})"
+            f"{checked[known.target].mean():.6f}, not {known.target_mean:.6f})"
         )
     return checked
 

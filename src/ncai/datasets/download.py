@@ -1,7 +1,7 @@
 """Fetch a real set from UCI or OpenML and keep it as a clean file.
 
-What arrives is compared with the known values before anything is written, so that no
-other data can take the place of a set, and the file appears whole or not at all.
+We compare what arrives with the known values before we write anything, so that no other
+data can take the place of a set. The file appears whole or not at all.
 """
 
 import time
@@ -14,14 +14,20 @@ from pathlib import Path
 import pandas as pd
 
 from ncai import __version__
-from ncai.datasets import registry
 from ncai.datasets.clean_files import (
     WrongContentError,
     check_table,
     download_folder,
     read_clean_file,
 )
-from ncai.datasets.registry import DatasetError, RealSet
+from ncai.datasets.registry import (
+    BASE_URLS,
+    OPENML_DESCRIPTION,
+    UCI_ARCHIVE,
+    DatasetError,
+    RealSet,
+    find_set,
+)
 from ncai.datasets.source_forms import (
     MOST_BYTES,
     data_address,
@@ -33,11 +39,11 @@ from ncai.runtime.atomic_write import replacing
 TIMEOUT = 30.0  # seconds
 
 OnProgress = Callable[[int, int | None], None]
-"""Told the bytes so far, and their number if the server has said it."""
+"""Called with the bytes received so far, and their total if the server sent it."""
 
 
 class NoAnswerError(OSError):
-    """An address that gave nothing usable; says why, as part of a sentence."""
+    """An address that gave nothing usable; the message is part of a sentence."""
 
 
 def download_dataset(
@@ -52,19 +58,19 @@ def download_dataset(
 
     Args:
         name: one of `real_dataset_names()`.
-        to: folder that the file goes to, made if need be; None is the user cache.
-        base_urls: hosts to ask instead, by "uci" and "openml".
+        to: folder for the file, created if it does not exist; None is the user cache.
+        base_urls: other hosts to ask, under the keys "uci" and "openml".
         timeout: seconds that a server may be silent, and that one file may take.
         on_progress: called as bytes arrive.
-        force: download also if there is a file, and replace it.
+        force: download even if the file exists, and replace it.
 
     Returns:
         The path of the clean file.
 
     Raises:
-        DatasetError: the set cannot be had; says what each source answered.
+        DatasetError: no source has the set; the message says what each answered.
     """
-    known = registry.find_set(name)
+    known = find_set(name)
     if not timeout > 0:
         raise ValueError(f"timeout={timeout!r} must be a number of seconds > 0.")
     path = _folder(to) / known.file
@@ -72,7 +78,7 @@ def download_dataset(
         _require_same(known, path)
         return path
     failures = []
-    for address, read in _sources(known, {**registry.BASE_URLS, **(base_urls or {})}):
+    for address, read in _sources(known, {**BASE_URLS, **(base_urls or {})}):
         try:
             table = read(lambda url: fetch(url, timeout, on_progress))
             check_table(known, table)
@@ -83,61 +89,69 @@ def download_dataset(
         with replacing(path) as temporary:
             table.to_csv(temporary, index=False, lineterminator="\n")
         return path
-    told = f" ({'; '.join(failures)})" if failures else ""
+    answers = f" ({'; '.join(failures)})" if failures else ""
     raise DatasetError(
-        f"The data set {name!r} cannot be downloaded{told}, and nothing was written. "
+        f"The data set {name!r} cannot be downloaded{answers}; nothing was written. "
         f"{known.expectation}"
     )
 
 
 def fetch(address: str, timeout: float, on_progress: OnProgress | None = None) -> bytes:
-    """All that an address sends, or a reason why not."""
-    end = time.monotonic() + timeout
-    parts, done = [], 0
+    """Everything that an address sends.
+
+    Raises:
+        NoAnswerError: nothing usable came; the message says why.
+    """
     try:
         request = urllib.request.Request(
             address, headers={"User-Agent": f"ncai/{__version__}"}
         )
+        end = time.monotonic() + timeout
         with urllib.request.urlopen(request, timeout=timeout) as answer:
-            length = answer.headers.get("Content-Length", "")
-            total = int(length) if length.isdigit() else None
-            while part := answer.read1(65536):
-                parts.append(part)
-                done += len(part)
-                if done > MOST_BYTES:
-                    raise NoAnswerError("it sent far more than the set has")
-                if time.monotonic() > end:
-                    raise TimeoutError
-                if on_progress is not None:
-                    on_progress(done, total)
-    except urllib.error.HTTPError as error:
-        error.close()
-        raise NoAnswerError(f"it answered {error.code} {error.reason}") from None
-    except TimeoutError:
-        raise _too_slow(timeout) from None
-    except urllib.error.URLError as error:
-        if isinstance(error.reason, TimeoutError):
-            raise _too_slow(timeout) from None
-        raise NoAnswerError(f"it cannot be reached ({error.reason})") from None
+            return _read(answer, end, on_progress)
     except NoAnswerError:
         raise
     except (OSError, HTTPException, ValueError) as error:
-        words = str(error) or type(error).__name__
-        raise NoAnswerError(f"the connection failed ({words})") from None
+        raise NoAnswerError(_reason(error, timeout)) from None
+
+
+def _read(answer, end: float, on_progress: OnProgress | None) -> bytes:
+    """The whole answer, if it arrives before the time `end`."""
+    length = answer.headers.get("Content-Length", "")
+    total = int(length) if length.isdigit() else None
+    parts, done = [], 0
+    while part := answer.read1(65536):
+        parts.append(part)
+        done += len(part)
+        if done > MOST_BYTES:
+            raise NoAnswerError("it sent far more than the set has")
+        if time.monotonic() > end:
+            raise TimeoutError
+        if on_progress is not None:
+            on_progress(done, total)
     if total is not None and done != total:
         raise NoAnswerError(f"it sent {done} of {total} bytes")
     return b"".join(parts)
 
 
-def _too_slow(timeout: float) -> NoAnswerError:
-    return NoAnswerError(f"it took longer than {timeout:g} s")
+def _reason(error: Exception, timeout: float) -> str:
+    """Why a request failed, as part of a sentence."""
+    cause = error.reason if isinstance(error, urllib.error.URLError) else error
+    if isinstance(error, urllib.error.HTTPError):
+        error.close()
+        return f"it answered {error.code} {error.reason}"
+    if isinstance(cause, TimeoutError):
+        return f"it took longer than {timeout:g} s"
+    if isinstance(error, urllib.error.URLError):
+        return f"it cannot be reached ({error.reason})"
+    return f"the connection failed ({str(error) or type(error).__name__})"
 
 
 def _folder(to: str | Path | None) -> Path:
     folder = download_folder() if to is None else Path(to).expanduser()
     if folder is None:
         raise DatasetError(
-            "There is no user cache to download to: name a folder instead."
+            "There is no user cache to download to: name a folder with `to`."
         )
     return folder
 
@@ -147,17 +161,17 @@ def _require_same(known: RealSet, path: Path) -> None:
         read_clean_file(known, path)
     except DatasetError as error:
         raise DatasetError(
-            f"There is a file already, kept as it is unless forced: {error}"
+            f"There is a file already, which stays as it is unless forced: {error}"
         ) from None
 
 
 def _sources(
     known: RealSet, bases: Mapping[str, str]
 ) -> Iterator[tuple[str, Callable[[Callable[[str], bytes]], pd.DataFrame]]]:
-    """Address and reader of each source, UCI's originals first."""
+    """Address and reader of each source; UCI, which has the originals, comes first."""
     form = known.uci_file
     if form is not None:
-        archive = registry.UCI_ARCHIVE.format(
+        archive = UCI_ARCHIVE.format(
             base=bases["uci"], id=known.uci_id, archive=form.archive
         )
         yield (
@@ -165,7 +179,5 @@ def _sources(
             lambda get: read_uci_archive(get(archive), form, known.columns),
         )
     if known.openml_id is not None:
-        about = registry.OPENML_DESCRIPTION.format(
-            base=bases["openml"], id=known.openml_id
-        )
+        about = OPENML_DESCRIPTION.format(base=bases["openml"], id=known.openml_id)
         yield about, lambda get: read_arff(get(data_address(get(about))), known.columns)

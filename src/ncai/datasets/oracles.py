@@ -1,10 +1,9 @@
 """The true process of a synthetic set: its density, its mean, and fresh draws.
 
 The average log density of the truth at the test points is the best test log-likelihood
-that any model can hope for, so it has to be right to far better than the gaps between
-models. With a leaky-ReLU network it is exact: f(x, .) is piecewise linear, and on a
-piece where f is linear in z both z and the noise are Gaussian and integrate in closed
-form.
+that any model can reach, so its error must be far smaller than the gaps between models.
+With a leaky-ReLU network it is exact: f(x, .) is piecewise linear, and on each piece z
+and the noise are Gaussian and integrate in closed form.
 """
 
 import functools
@@ -20,13 +19,13 @@ from scipy.special import log_ndtr, ndtr
 from ncai.model.networks import MLP, FlatNetwork
 
 LEAKY_SLOPE = 0.01
-"""Slope below zero of the hidden activation, as in `networks.ACTIVATIONS`."""
+"""Slope of the hidden activation below 0, as in `ncai.model.networks.ACTIVATIONS`."""
 
 _REACH = 40.0
-"""Kinks are looked for this many prior widths from 0; the mass beyond is < 1e-300."""
+"""We look for kinks up to this many prior stds from 0; the mass beyond is < 1e-300."""
 
 _CHUNK = 2_000_000
-"""Most numbers held by one intermediate array: 16 MB."""
+"""The largest intermediate array, as a count of numbers: 16 MB."""
 
 
 @runtime_checkable
@@ -84,12 +83,12 @@ def _normal_log_prob(values, mean, variance):
 
 @dataclass(frozen=True)
 class GaussianOracle:
-    """y = mean(x) + Gaussian noise whose width may change with x.
+    """y = mean(x) + Gaussian noise whose standard deviation may depend on x.
 
     Args:
         mean_function: the noiseless target for an array of inputs.
         noise_function: the width of the noise there.
-        noise_is_variance: whether that is a variance; else a standard deviation.
+        noise_is_variance: whether that is a variance or a standard deviation.
     """
 
     mean_function: Callable[[Array], Array]
@@ -123,7 +122,7 @@ class GaussianOracle:
         return self.draw(_column("inputs", inputs), np.random.default_rng(seed))
 
     def draw(self, inputs, generator: np.random.Generator) -> Float[Array, "N 1"]:
-        """Fresh targets from a generator of random numbers."""
+        """Fresh targets, from a random generator."""
         noise = generator.standard_normal(inputs.shape)
         return self.mean_function(inputs) + self.noise_std(inputs) * noise
 
@@ -146,7 +145,7 @@ class Truth:
 
     @property
     def flat_network(self) -> FlatNetwork:
-        """The network that `weights` belongs to: one input, one latent, one output."""
+        """The network of `weights`, with one input, one latent and one output."""
         return FlatNetwork(MLP(self.hidden), input_dim=1, latent_dim=1, output_dim=1)
 
 
@@ -185,7 +184,7 @@ class NetworkOracle:
     def draw(
         self, inputs, generator
     ) -> tuple[Float[Array, "N 1"], Float[Array, "N 1"]]:
-        """Fresh targets and the latents that they were made from."""
+        """Fresh targets, and the latents behind them."""
         latents, noise = generator.standard_normal((2, *inputs.shape))
         latents = latents * self.truth.latent_var**0.5
         parts = [
@@ -196,8 +195,8 @@ class NetworkOracle:
         return outputs + noise * self.truth.noise_var**0.5, latents
 
     def _chunks(self, num_rows: int, num_targets: int) -> list[slice]:
-        # The kinks of a chunk are counted only once it is worked on, so this guesses:
-        # a first layer adds one kink a node, later layers about as many again.
+        # We do not know the number of kinks yet, so this is a guess: the first layer
+        # adds one kink per node, and later layers about as many again.
         width = max(self.truth.hidden) * len(self.truth.hidden)
         size = max(1, _CHUNK // (4 * width * max(width, num_targets)))
         return [slice(start, start + size) for start in range(0, num_rows, size)]
@@ -254,8 +253,8 @@ class NetworkOracle:
         edges, intercepts, slopes = (a[:, None, :] for a in self._pieces(inputs))
         total_var = noise_var + slopes**2 * latent_var
         resid = targets[:, :, None] - intercepts
-        # Given y, and were f linear everywhere, z would be Gaussian with these moments;
-        # the piece contributes the part of that Gaussian which lies between its edges.
+        # If f were linear everywhere, z given y would be Gaussian with these moments.
+        # The piece contributes the part of that Gaussian between its edges.
         centre = slopes * latent_var * resid / total_var
         spread = np.sqrt(latent_var * noise_var / total_var)
         log_mass = _log_normal_mass(
@@ -275,7 +274,7 @@ class NetworkOracle:
 
 
 def _log_normal_mass(lower, upper):
-    """The log of P(lower < u < upper) for a standard normal u, right in both tails."""
+    """The log of P(lower < u < upper) for a standard normal u, exact in both tails."""
     flip = lower + upper > 0  # work in the left tail, where nothing rounds to 1
     low, high = np.where(flip, -upper, lower), np.where(flip, -lower, upper)
     log_high = log_ndtr(high)

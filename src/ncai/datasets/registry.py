@@ -1,9 +1,9 @@
-"""The real sets of the paper: what a clean file holds, and where it comes from.
+"""The real data sets of the paper: what their files hold, and where they come from.
 
-Nothing is read here. A clean file is plain CSV in the order of the source, one header
-line, no gaps, and the last column is the target. It is known by its values, not by its
-bytes: `digest` is the SHA-256 of the rows written with six significant digits, so that
-0.150 and 0.15 are the same file and one changed value is another.
+This module reads no files. A clean file is plain CSV in the order of the source, with
+one header line and no missing values; the last column is the target. We recognise a set
+by its values, not by its bytes: `digest` is the SHA-256 of the rows written with six
+significant digits, so that 0.150 and 0.15 are equal but one changed value is noticed.
 """
 
 from collections.abc import Mapping
@@ -13,18 +13,18 @@ from types import MappingProxyType
 BASE_URLS = MappingProxyType(
     {"uci": "https://archive.ics.uci.edu", "openml": "https://www.openml.org"}
 )
-"""The hosts; `download_dataset` takes others."""
+"""The hosts; `download_dataset` can be given others."""
 
 UCI_ARCHIVE = "{base}/static/public/{id}/{archive}.zip"
 OPENML_DESCRIPTION = "{base}/api/v1/json/data/{id}"
-"""Not the data but words about it, with the address of its ARFF file."""
+"""Address of the description of a set, which names the address of its ARFF file."""
 
 CC_BY = "CC BY 4.0"
 NONE_STATED = "none stated"
 
 
 class DatasetError(ValueError):
-    """A data set that is not known, not here, or damaged, in words to act on."""
+    """A data set is unknown, not here, or damaged; the message says what to do."""
 
 
 @dataclass(frozen=True)
@@ -32,10 +32,10 @@ class UciFile:
     """The file in the archive of the UCI repository that holds the rows.
 
     Args:
-        archive: name of the archive, without its ending.
+        archive: name of the archive, without its extension.
         member: name of the file in it.
-        separator: what stands between two values, as a pattern.
-        has_header: whether its first line is one.
+        separator: what separates two values, as a regular expression.
+        has_header: whether its first line is a header.
     """
 
     archive: str
@@ -46,23 +46,23 @@ class UciFile:
 
 @dataclass(frozen=True)
 class RealSet:
-    """One real set.
+    """What we know about one real set.
 
     Args:
-        name: what `load_dataset` calls it.
-        title: what its authors call it.
-        columns: header of the clean file; the last is the target.
+        name: its name for `load_dataset`.
+        title: the name that its authors gave it.
+        columns: header of the clean file; the last column is the target.
         rows: number of rows.
-        digest: SHA-256 of the values (see the head of this file).
-        target_mean: mean of the target, to say how far off another file is.
-        licence: of the data.
-        reference: whom to cite.
+        digest: SHA-256 of the values (see the top of this file).
+        target_mean: mean of the target, which errors about wrong files mention.
+        licence: licence of the data.
+        reference: the publication to cite.
         uci_id: its number in the UCI repository, if it has one.
-        uci_file: where the rows are there; None if in a form that we do not read.
+        uci_file: which file there has the rows; None if we cannot read its format.
         openml_id: its number at OpenML, if it has one.
         elsewhere: where to get it if it has neither number.
-        one_hot: columns of categories, with their levels in order.
-        paper_rows: size of the paper's random subsample; None where it took all rows.
+        one_hot: categorical columns, with their levels in order.
+        paper_rows: size of the paper's random subsample; None if it used all rows.
     """
 
     name: str
@@ -97,7 +97,7 @@ class RealSet:
 
     @property
     def input_names(self) -> tuple[str, ...]:
-        """Names of the inputs, one for each level where a column has categories."""
+        """Names of the inputs; a categorical column has one for each level."""
         levels = dict(self.one_hot)
         return tuple(
             name
@@ -111,14 +111,14 @@ class RealSet:
 
     @property
     def source(self) -> str:
-        """Where it comes from, in a few words."""
+        """Where the set comes from, in a few words."""
         ids = {"UCI": self.uci_id, "OpenML": self.openml_id}
         known = [f"{host} {number}" for host, number in ids.items() if number]
         return ", ".join(known) or self.elsewhere
 
     @property
     def expectation(self) -> str:
-        """The file that is wanted and where it comes from, in sentences for errors."""
+        """Sentences for errors: which file we expect, and where it comes from."""
         pages = []
         if self.uci_id is not None:
             pages.append(
@@ -128,23 +128,23 @@ class RealSet:
             pages.append(f"OpenML {self.openml_id} (openml.org/d/{self.openml_id})")
         without_id = f"{self.elsewhere}; it has no UCI or OpenML id to download it by"
         return (
-            f"Expected is {self.file} with {self.rows} rows under the header "
+            f"We expect {self.file} with {self.rows} rows under the header "
             f"{self.header}. Source: {' and '.join(pages) or without_id}."
         )
 
     @property
     def advice(self) -> str:
-        """How to get it, as a sentence; empty if not by a download."""
+        """A sentence on how to download it; empty if that is not possible."""
         if self.uci_file is None and self.openml_id is None:
             return ""
         return f" `ncai datasets get {self.name}` downloads it."
 
 
-# Which OpenML number is which set: 44956 (abalone), 44957 (airfoil), 44960 (energy) and
-# 44972 (red wine) are from the suite OpenML-CTR23; 42370 is yacht, 531 boston. None of
-# them could be looked up when this was written, but a wrong one would be refused by its
-# values. The energy file at UCI is an Excel workbook, which would need another library;
-# OpenML has it as text. Boston is no longer listed by UCI.
+# OpenML numbers: 44956 (abalone), 44957 (airfoil), 44960 (energy) and 44972 (red wine)
+# belong to the suite OpenML-CTR23; 42370 is yacht, 531 boston. We could not look them
+# up when we wrote this, but the check of values would refuse a wrong one. The energy
+# file at UCI is an Excel workbook, which would need another library; OpenML has it as
+# text. UCI no longer lists boston.
 _SETS = (
     RealSet(
         name="lidar",
@@ -305,9 +305,9 @@ REAL_SETS: Mapping[str, RealSet] = MappingProxyType({one.name: one for one in _S
 
 
 def find_set(name: str) -> RealSet:
-    """What is known about a real set."""
+    """What we know about a real set, by its name."""
     if name not in REAL_SETS:
         raise DatasetError(
-            f"name={name!r} is not a real data set; choose one of {list(REAL_SETS)}."
+            f"name={name!r} must be one of the real data sets {list(REAL_SETS)}."
         )
     return REAL_SETS[name]

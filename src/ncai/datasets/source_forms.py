@@ -1,4 +1,4 @@
-"""From what UCI and OpenML send to a table of text under our header."""
+"""Turn what UCI and OpenML send into a table of text under our header."""
 
 import io
 import json
@@ -12,7 +12,7 @@ from ncai.datasets.clean_files import WrongContentError
 from ncai.datasets.registry import UciFile
 
 MOST_BYTES = 20_000_000
-"""More than any of these sets; what is larger is something else."""
+"""All sets are smaller than this; anything larger is something else."""
 
 _ATTRIBUTE = re.compile(r"@attribute\s+('[^']*'|\"[^\"]*\"|\S+)", re.IGNORECASE)
 
@@ -20,7 +20,7 @@ _ATTRIBUTE = re.compile(r"@attribute\s+('[^']*'|\"[^\"]*\"|\S+)", re.IGNORECASE)
 def read_uci_archive(
     content: bytes, form: UciFile, columns: tuple[str, ...]
 ) -> pd.DataFrame:
-    """The rows of the file in a UCI archive, under our names."""
+    """The rows of the file in a UCI archive, under our column names."""
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             members = [
@@ -34,25 +34,27 @@ def read_uci_archive(
                 raise WrongContentError(f"{form.member} is too large")
             raw = archive.read(members[0])
     except (zipfile.BadZipFile, zlib.error, EOFError, RuntimeError):
-        raise WrongContentError("it is not a zip archive, or a damaged one") from None
+        raise WrongContentError("it is not a zip archive, or it is damaged") from None
     lines = _text(raw).splitlines()[int(form.has_header) :]
     return _arranged(_cells(lines, form.separator, '"'), [], columns)
 
 
 def data_address(content: bytes) -> str:
-    """Where the ARFF file is, from OpenML's words about a set."""
+    """The address of the ARFF file, from OpenML's description of a set."""
     try:
         address = json.loads(_text(content))["data_set_description"]["url"]
     except (ValueError, KeyError, TypeError):
-        raise WrongContentError("it is not a description by OpenML") from None
-    # urllib would also read files of this machine, if told to.
+        raise WrongContentError("it is not an OpenML description") from None
+    # urllib would also open local files, which no server may ask for.
     if not isinstance(address, str) or not re.match("https?://", address):
-        raise WrongContentError("its address of the data is not one on the web")
+        raise WrongContentError(
+            "the address that it gives for the data is not a web address"
+        )
     return address
 
 
 def read_arff(content: bytes, columns: tuple[str, ...]) -> pd.DataFrame:
-    """The rows of an ARFF file, under our names; columns that are not ours go."""
+    """The rows of an ARFF file under our column names; other columns are dropped."""
     lines = [
         line.strip()
         for line in _text(content).splitlines()
@@ -91,12 +93,12 @@ def _cells(lines: list[str], separator: str, quote: str) -> pd.DataFrame:
 
 
 def _arranged(table: pd.DataFrame, names: list[str], columns) -> pd.DataFrame:
-    """Our columns by name if all are there, else the first ones in their order."""
+    """Our columns, by name if all names are there, else the first ones in order."""
     plain = [re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_") for name in names]
     if len(plain) == table.shape[1] and set(columns) <= set(plain):
         table = table.iloc[:, [plain.index(name) for name in columns]]
     if table.shape[1] < len(columns):
         raise WrongContentError(
-            f"it has {table.shape[1]} columns, and {len(columns)} are wanted"
+            f"it has {table.shape[1]} columns, and we need {len(columns)}"
         )
     return table.iloc[:, : len(columns)].set_axis(list(columns), axis="columns")

@@ -1,8 +1,8 @@
-"""Random parts of a real set, and the units that the paper scores it in.
+"""Random splits of a real set, and the units in which the paper scores it.
 
-The paper's text has 70 % to train, 20 % to validate and 10 % to test, but the coverages
-it prints are multiples of 1 / (5 n) for n = 20 % of the rows, rounded down. So the test
-part is the larger one here; `fractions` has the other reading.
+The paper's text says 70 % training, 20 % validation and 10 % test rows, but the
+coverages that it prints are multiples of 1 / (5 n) with n = 20 % of the rows, rounded
+down. So our test part has 20 %; pass `fractions` for the other reading.
 """
 
 import math
@@ -19,7 +19,7 @@ FRACTIONS = (0.7, 0.1, 0.2)
 """Shares of the training, validation and test part."""
 
 _STREAM = 1
-"""Keeps a split apart from a subsample that was drawn with the same seed."""
+"""Makes splits independent of subsamples that were drawn with the same seed."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -33,7 +33,7 @@ class Scaling:
 
     @classmethod
     def of(cls, part: Part) -> "Scaling":
-        """To mean 0 and standard deviation 1 on these rows."""
+        """The scaling to mean 0 and standard deviation 1 on these rows."""
         return cls(*_moments(part.inputs), *_moments(part.targets))
 
     def apply(self, part: Part) -> Part:
@@ -62,13 +62,13 @@ def split(
     seed: int,
     fractions: tuple[float, float, float] = FRACTIONS,
 ) -> Split:
-    """Deal the rows of a set out at random.
+    """Split the rows of a set at random.
 
     Args:
-        dataset: what `load_dataset` gave.
-        seed: a whole number of at least 0; each is another split.
+        dataset: a set from `load_dataset`.
+        seed: a whole number of at least 0; each seed gives another split.
         fractions: shares of the training, validation and test part, which add up to 1.
-            The last two are rounded down, training takes the rest.
+            Their rows are rounded down, and the training part takes the rest.
 
     Example:
         >>> parts = split(load_dataset("yacht"), seed=1)  # doctest: +SKIP
@@ -81,7 +81,7 @@ def split(
             f"fractions={fractions!r} must be three positive numbers that add up to 1."
         )
     number = len(dataset.inputs)
-    # A little more than nothing: 0.3 * 10 must not round down to 2.
+    # The small term keeps 0.3 * 10 from being rounded down to 2.
     num_valid, num_test = (math.floor(f * number + 1e-9) for f in fractions[1:])
     stream = np.random.SeedSequence(seed, spawn_key=(_STREAM,))
     order = np.random.default_rng(stream).permutation(number)

@@ -1,9 +1,10 @@
 """Six one-dimensional sets with a known truth.
 
-Heavy-Tail, Depeweg and Bimodal come from a known network with a latent input: a network
-was fitted to a formula f_GT once (`scripts/fit_ground_truth.py`), its weights ship with
-the package, and targets are made from *it*, so that the model class holds the truth.
-Goldberg, Yuan and Williams are regressions whose noise width changes with the input.
+Heavy-Tail, Depeweg and Bimodal come from a known network with a latent input. We fitted
+the network to a formula f_GT once (`scripts/fit_ground_truth.py`), ship its weights
+with the package, and make the targets from the *network*, so that the truth lies in the
+model class. Goldberg, Yuan and Williams are regressions whose noise depends on the
+input.
 """
 
 import functools
@@ -26,7 +27,7 @@ PARTS = ("train", "valid", "test")
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """Rows of one part of a set; `latents` is None where the truth has no z."""
+    """Rows of one part of a set; `latents` is None if the truth has no z."""
 
     inputs: Float[Array, "N D"]
     targets: Float[Array, "N 1"]
@@ -35,7 +36,7 @@ class Part:
 
 @dataclass(frozen=True, eq=False)
 class SyntheticData:
-    """One draw of a synthetic set, with all that is known about its truth.
+    """One draw of a synthetic set, with everything known about its truth.
 
     Args:
         name: one of `dataset_names()`.
@@ -43,7 +44,7 @@ class SyntheticData:
         valid: rows to choose settings by.
         test: rows to score on.
         oracle: the true process, in raw units.
-        truth: the parameters behind it, or None where it is not a network.
+        truth: the parameters of its network, or None if it has no network.
         standardise: whether the benchmark scores this set in standardised units.
     """
 
@@ -67,8 +68,8 @@ class LatentProcess:
         hidden: nodes of each hidden layer of the network.
         noise_var: variance of the output noise.
         latent_var: variance of z.
-        latent_gap: |z| below this many prior widths is left out when the network is
-            fitted and judged, since a continuous network cannot follow a jump.
+        latent_gap: fitting and judging the network leave out |z| below this many prior
+            standard deviations, since a continuous network cannot follow a jump.
         sizes: rows in the training, validation and test part.
     """
 
@@ -91,7 +92,7 @@ class LatentProcess:
 
         Args:
             function: f(x, z) for two columns of equal length.
-            num_points: number of draws, before those in the gap are left out.
+            num_points: number of draws, including those in the gap, which do not count.
             seed: seed of the draws.
         """
         generator = np.random.default_rng(seed)
@@ -106,13 +107,12 @@ class LatentProcess:
 
 @dataclass(frozen=True)
 class NoisyCurve:
-    """A set without latent input: uniform x, Gaussian noise of changing width.
+    """A set without latent input: uniform x, and Gaussian noise that depends on x.
 
     Args:
         mean: the curve.
         noise: the second argument of N(0, .) in the paper, as a function of x.
-        noise_is_variance: whether that is read as a variance; else as a standard
-            deviation.
+        noise_is_variance: whether we read it as a variance or a standard deviation.
         high: inputs lie between 0 and this.
         sizes: rows in the training, validation and test part.
     """
@@ -144,7 +144,7 @@ def _three_clusters(generator, number):
 
 
 def _clipped_exponential(generator, number):
-    # Rate 2, so mean 1/2. Draws past the end are moved onto it, not drawn again.
+    # Rate 2, so mean 1/2. Draws beyond the end move onto it; we do not draw again.
     return np.clip(generator.exponential(0.5, number) - 0.5, -0.5, 2.0)
 
 
@@ -185,7 +185,7 @@ LATENT_PROCESSES = MappingProxyType(
 """The sets with a latent input, by name."""
 
 
-# Named functions, not lambdas: the oracle holds them and must pickle.
+# Named functions, not lambdas, since the oracle holds them and must pickle.
 def _goldberg_mean(x):
     return 2 * np.sin(2 * np.pi * x)
 
@@ -240,7 +240,7 @@ def load_truth(name: str) -> Truth:
     """The stored network of a set with a latent input, with its noise and prior."""
     if name not in LATENT_PROCESSES:
         raise ValueError(
-            f"name={name!r} has no network; choose one of {list(LATENT_PROCESSES)}."
+            f"name={name!r} has no network; it must be one of {list(LATENT_PROCESSES)}."
         )
     process = LATENT_PROCESSES[name]
     source = importlib.resources.files("ncai.datasets") / WEIGHTS_FILE
@@ -249,7 +249,7 @@ def load_truth(name: str) -> Truth:
         safe_open(path, framework="numpy") as file,
     ):
         weights = file.get_tensor(name).astype(np.float64)
-    weights.setflags(write=False)  # one array serves every caller
+    weights.setflags(write=False)  # the cache hands the same array to every caller
     return Truth(process.hidden, weights, process.noise_var, process.latent_var)
 
 
@@ -263,18 +263,18 @@ def make_dataset(
 ) -> SyntheticData:
     """Draw a synthetic set.
 
-    Each part has its own random stream, so its rows depend on the seed and on its own
-    size only.
+    Each part has its own random stream, so its rows only depend on the seed and on its
+    own size.
 
     Args:
         name: one of `dataset_names()`.
         seed: a whole number of at least 0; each seed is a fresh draw of every part.
-        form: for Goldberg, Yuan and Williams, "literature" takes the functions as they
-            are known elsewhere, which fit the published interval widths, and "printed"
-            those of the paper to the letter. The other sets have one form.
-        num_train: training rows; None is the paper's number, also for the next two.
-        num_valid: validation rows.
-        num_test: test rows.
+        form: for Goldberg, Yuan and Williams: "literature" takes the functions of their
+            original sources, which agree with the published interval widths, and
+            "printed" takes those that the paper prints. The other sets have one form.
+        num_train: number of training rows; None is the paper's number.
+        num_valid: number of validation rows; None is the paper's number.
+        num_test: number of test rows; None is the paper's number.
 
     Returns:
         The three parts with the oracle, and the true parameters where they exist.
@@ -286,35 +286,36 @@ def make_dataset(
         >>> limit = data.oracle.log_prob(data.test.inputs, data.test.targets).mean()
     """
     if name not in _NAMES:
-        raise ValueError(f"name={name!r} is not known; choose one of {list(_NAMES)}.")
+        raise ValueError(f"name={name!r} must be one of {list(_NAMES)}.")
     if form not in FORMS:
-        raise ValueError(f"form={form!r} is not known; choose one of {list(FORMS)}.")
+        raise ValueError(f"form={form!r} must be one of {list(FORMS)}.")
     _check_whole("seed", seed, least=0)
-    asked = {"num_train": num_train, "num_valid": num_valid, "num_test": num_test}
-    for label, size in asked.items():
-        if size is not None:
-            _check_whole(label, size, least=1)
-
-    if name in LATENT_PROCESSES:
-        process, truth = LATENT_PROCESSES[name], load_truth(name)
-        oracle = NetworkOracle(truth)
-        draw = functools.partial(_draw_latent, process, oracle)
-    else:
-        process, truth = _CURVES[form][name], None
-        oracle = GaussianOracle(process.mean, process.noise, process.noise_is_variance)
-        draw = functools.partial(_draw_curve, process, oracle)
-
+    process, oracle, truth = _process(name, form)
+    given = {"num_train": num_train, "num_valid": num_valid, "num_test": num_test}
     parts = {}
-    sizes = zip(PARTS, asked.values(), process.sizes, strict=True)
-    for index, (part, size, usual) in enumerate(sizes):
-        stream = np.random.SeedSequence(
-            int(seed), spawn_key=(_NAMES.index(name), index)
-        )
-        generator = np.random.default_rng(stream)
-        parts[part] = draw(generator, usual if size is None else int(size))
+    for index, (part, (label, size)) in enumerate(
+        zip(PARTS, given.items(), strict=True)
+    ):
+        size = process.sizes[index] if size is None else size
+        _check_whole(label, size, least=1)
+        key = (_NAMES.index(name), index)
+        stream = np.random.SeedSequence(int(seed), spawn_key=key)
+        parts[part] = _draw(process, oracle, np.random.default_rng(stream), int(size))
     return SyntheticData(
         name=name, **parts, oracle=oracle, truth=truth, standardise=truth is None
     )
+
+
+def _process(
+    name: str, form: str
+) -> tuple[LatentProcess | NoisyCurve, Oracle, Truth | None]:
+    """How a set is made, its oracle, and its true parameters where it has some."""
+    if name in LATENT_PROCESSES:
+        truth = load_truth(name)
+        return LATENT_PROCESSES[name], NetworkOracle(truth), truth
+    curve = _CURVES[form][name]
+    oracle = GaussianOracle(curve.mean, curve.noise, curve.noise_is_variance)
+    return curve, oracle, None
 
 
 def _check_whole(label: str, value, least: int) -> None:
@@ -323,12 +324,10 @@ def _check_whole(label: str, value, least: int) -> None:
         raise ValueError(f"{label}={value!r} must be a whole number >= {least}.")
 
 
-def _draw_latent(process, oracle, generator, number) -> Part:
+def _draw(process, oracle, generator, number: int) -> Part:
+    if isinstance(process, NoisyCurve):
+        inputs = generator.uniform(0.0, process.high, number)[:, None]
+        return Part(inputs, oracle.draw(inputs, generator), None)
     inputs = process.sample_inputs(generator, number)[:, None]
     targets, latents = oracle.draw(inputs, generator)
     return Part(inputs, targets, latents)
-
-
-def _draw_curve(process, oracle, generator, number) -> Part:
-    inputs = generator.uniform(0.0, process.high, number)[:, None]
-    return Part(inputs, oracle.draw(inputs, generator), None)

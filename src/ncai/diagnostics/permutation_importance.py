@@ -1,4 +1,4 @@
-"""Permutation importance: which inputs the mean needs, and which the spread."""
+"""Permutation importance: which inputs the predicted mean and spread depend on."""
 
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
@@ -9,21 +9,22 @@ from scipy.special import ndtri
 
 from ncai.diagnostics.conditional import as_inputs, feature_names, find_feature
 
-# Inputs that cost less log-likelihood than this, in nats a row, are not worth a name.
+# Inputs that are worth less log-likelihood than this, in nats per row, are not named.
 LEAST_NATS = 0.05
-# How often chance may make any of the inputs stand out.
+# The probability that any input stands out by chance alone.
 _CHANCE = 0.025
 
 
 class Importance(NamedTuple):
-    """Importance of D inputs or groups of them: averages over shuffles, and spreads.
+    """Importance of D inputs, or groups of inputs: averages over shuffles.
 
     Attributes:
-        names: of the inputs.
+        names: names of the inputs or groups.
         mean: rise of the root mean squared error, in the units of y, [D].
         mean_std: its standard deviation over shuffles, [D].
         spread: rise of the average negative log density of a Gaussian with the
-            predicted mean and the shuffled rows' standard deviation, in nats, [D].
+            predicted mean and the standard deviation of the shuffled rows, in nats,
+            [D].
         spread_std: its standard deviation over shuffles, [D].
         mean_error: standard error of `mean`, over rows and shuffles, [D].
         spread_error: standard error of `spread`, over rows and shuffles, [D].
@@ -47,17 +48,17 @@ class Importance(NamedTuple):
         return pd.DataFrame(columns).set_index("names")
 
     def is_clear(self) -> tuple[np.ndarray, np.ndarray]:
-        """Which inputs matter more than by chance: for the mean, for the spread, [D].
+        """Which inputs clearly matter for the mean, and which for the spread, [D] each.
 
-        About two standard errors; more for many inputs, of which one or the other
-        would else stand out by chance alone.
+        The limit is about two standard errors for one input, and higher for many, since
+        some of them would otherwise stand out by chance.
         """
         limit = ndtri(1 - _CHANCE / len(self.names))
         of_mean = self.mean > limit * self.mean_error
         return of_mean, self.spread > limit * self.spread_error
 
     def nats(self) -> tuple[np.ndarray, np.ndarray]:
-        """Both importances in nats a row, so that they can be weighed, [D] each.
+        """Both importances in nats per row, so that they can be compared, [D] each.
 
         A Gaussian as wide as the errors loses the logarithm of their ratio.
         """
@@ -65,7 +66,7 @@ class Importance(NamedTuple):
         return np.log1p(growth), np.maximum(self.spread, 0)
 
     def clear_nats(self) -> np.ndarray:
-        """What an input is worth in all, chance left out, [D]."""
+        """Total importance of inputs that clearly matter, 0 for the others, [D]."""
         of_mean, of_spread = self.nats()
         mean_clear, spread_clear = self.is_clear()
         return (of_mean + of_spread) * (mean_clear | spread_clear)
@@ -76,7 +77,7 @@ class Importance(NamedTuple):
         return np.lexsort((-(of_mean + of_spread), -self.clear_nats()))
 
     def first(self) -> str | None:
-        """The name of the most important input; None if all may be chance, or small."""
+        """The most important input; None if none clearly matters by `LEAST_NATS`."""
         worth = self.clear_nats()
         best = int(np.argmax(worth))
         return self.names[best] if worth[best] >= LEAST_NATS else None
@@ -92,27 +93,24 @@ def permutation_importance(
     random_state: int = 0,
     groups: Mapping[str, Sequence[str | int]] | None = None,
 ) -> Importance:
-    """What is lost when one input is shuffled: by the mean, and by the spread.
+    """How much worse the predicted mean and spread get when one input is shuffled.
 
-    For the spread the mean stays as it was, so that a column that says where y lies
-    but not how widely it scatters counts for the mean alone. Rows the model was not
-    fitted to give the honest answer.
+    For the spread, the mean stays that of the original rows: an input that only tells
+    where y lies, and not how widely it scatters, counts for the mean alone. Use rows
+    that the model was not fitted to.
 
     Args:
         model: a fitted regressor with `predict(X, return_std=True)` and one output.
         X: rows, [N, D].
         y: their targets, [N].
-        n_repeats: shuffles of each input.
-        max_rows: a random choice of at most this many rows is used.
-        random_state: seed of choice and shuffles.
-        groups: columns to be shuffled together, by name or number, such as those of a
-            category (`TablePreparer.groups` knows them); None: each by itself.
+        n_repeats: number of shuffles of each input.
+        max_rows: at most this many rows are used, chosen at random.
+        random_state: seed of the choice and the shuffles.
+        groups: columns to shuffle together, by name or number, such as those of one
+            category (`TablePreparer.groups` lists them). None shuffles each column by
+            itself.
     """
-    rows, y = np.asarray(X, float), np.asarray(y, float)
-    if rows.ndim != 2 or y.shape != rows.shape[:1]:
-        raise ValueError(
-            f"X has shape {rows.shape} and y {y.shape}; they must be [N, D] and [N]."
-        )
+    rows, y = _checked_rows(X, y)
     if n_repeats < 1 or max_rows < 2:
         raise ValueError(
             f"n_repeats={n_repeats} must be at least 1 and max_rows={max_rows} at "
@@ -123,46 +121,89 @@ def permutation_importance(
     if len(rows) > max_rows:
         chosen = rng.choice(len(rows), max_rows, replace=False)
         rows, y = rows[chosen], y[chosen]
-    mean, std = model.predict(as_inputs(model, rows), return_std=True)
-    squares = (y - np.clip(mean, y.min(), y.max())) ** 2
-    scores = _gaussian_scores(y, mean, std)
-    rises = np.zeros((2, n_repeats, len(together)))
-    errors = np.zeros((2, len(together)))
-    for place, columns in enumerate(together.values()):
-        # All shuffles of a group in one prediction: most of a call is its overhead.
-        shuffled = np.tile(rows, (n_repeats, 1))
-        orders = [rng.permutation(len(rows)) for _ in range(n_repeats)]
-        shuffled[:, columns] = np.concatenate([rows[o][:, columns] for o in orders])
+    before = _losses(y, *model.predict(as_inputs(model, rows), return_std=True))
+    rises = []
+    for columns in together.values():
+        shuffled = _shuffled(rows, columns, n_repeats, rng)
         new_mean, new_std = (
             part.reshape(n_repeats, -1)
             for part in model.predict(as_inputs(model, shuffled), return_std=True)
         )
-        # Shuffled rows may be unlike any other: what is guessed there, far outside of
-        # all y, says nothing about the input.
-        new_mean = np.clip(new_mean, y.min(), y.max())
-        new_squares = (y - new_mean) ** 2
-        new_scores = _gaussian_scores(y, mean, new_std)
-        rises[0, :, place] = _root(new_squares) - _root(squares)
-        rises[1, :, place] = (new_scores - scores).mean(axis=1)
-        errors[:, place] = (
-            _standard_error(_parts(new_squares) - _parts(squares)),
-            _standard_error(new_scores - scores),
-        )
-    average, deviation = rises.mean(axis=1), rises.std(axis=1)
+        rises.append(_rise(y, before, new_mean, new_std))
     return Importance(
         list(together),
-        average[0],
-        deviation[0],
-        average[1],
-        deviation[1],
-        errors[0],
-        errors[1],
-        float(_root(squares)),
+        *(np.array(column) for column in zip(*rises, strict=True)),
+        rmse=float(_root_mean(before.squares)),
+    )
+
+
+class _Losses(NamedTuple):
+    """What predictions lose on each row before anything is shuffled."""
+
+    mean: np.ndarray
+    squares: np.ndarray
+    scores: np.ndarray
+
+
+class _Rise(NamedTuple):
+    """How much worse predictions are after one input is shuffled.
+
+    The fields are those of `Importance`, for one input.
+    """
+
+    mean: float
+    mean_std: float
+    spread: float
+    spread_std: float
+    mean_error: float
+    spread_error: float
+
+
+def _checked_rows(X, y: ArrayLike) -> tuple[np.ndarray, np.ndarray]:
+    rows, y = np.asarray(X, float), np.asarray(y, float)
+    if rows.ndim != 2 or y.shape != rows.shape[:1]:
+        raise ValueError(
+            f"X has shape {rows.shape} and y {y.shape}; they must be [N, D] and [N]."
+        )
+    return rows, y
+
+
+def _losses(y, mean, std) -> _Losses:
+    squares = (y - np.clip(mean, y.min(), y.max())) ** 2
+    return _Losses(mean, squares, _gaussian_scores(y, mean, std))
+
+
+def _shuffled(rows, columns: list[int], n_repeats: int, rng) -> np.ndarray:
+    """Copies of the rows, one below the other, each with its columns shuffled.
+
+    All shuffles go into one prediction, since most of a call is its overhead.
+    """
+    shuffled = np.tile(rows, (n_repeats, 1))
+    orders = [rng.permutation(len(rows)) for _ in range(n_repeats)]
+    shuffled[:, columns] = np.concatenate([rows[order][:, columns] for order in orders])
+    return shuffled
+
+
+def _rise(y, before: _Losses, new_mean, new_std) -> _Rise:
+    """The rise of both losses, from predictions [shuffles, rows]."""
+    # Shuffled rows may be unlike any real one. A prediction there that lies far outside
+    # all targets says nothing about the input, so we clip it.
+    squares = (y - np.clip(new_mean, y.min(), y.max())) ** 2
+    scores = _gaussian_scores(y, before.mean, new_std)
+    of_mean = _root_mean(squares) - _root_mean(before.squares)
+    of_spread = (scores - before.scores).mean(axis=1)
+    return _Rise(
+        of_mean.mean(),
+        of_mean.std(),
+        of_spread.mean(),
+        of_spread.std(),
+        _standard_error(_contributions(squares) - _contributions(before.squares)),
+        _standard_error(scores - before.scores),
     )
 
 
 def _columns_of(model, groups, num_inputs: int) -> dict[str, list[int]]:
-    """The numbers of the columns of each group."""
+    """Column numbers of each group, by its name."""
     if groups is None:
         names = feature_names(model, num_inputs)
         return {name: [place] for place, name in enumerate(names)}
@@ -172,18 +213,18 @@ def _columns_of(model, groups, num_inputs: int) -> dict[str, list[int]]:
     }
 
 
-def _root(squares: np.ndarray) -> np.ndarray:
+def _root_mean(squares: np.ndarray) -> np.ndarray:
     """Root of the mean over rows, the last axis."""
     return np.sqrt(squares.mean(axis=-1))
 
 
-def _parts(squares: np.ndarray) -> np.ndarray:
-    """What each row adds to the root of the mean, to first order."""
-    return squares / np.maximum(2 * _root(squares)[..., None], 1e-300)
+def _contributions(squares: np.ndarray) -> np.ndarray:
+    """What each row contributes to the root mean square, to first order."""
+    return squares / np.maximum(2 * _root_mean(squares)[..., None], 1e-300)
 
 
 def _standard_error(rises: np.ndarray) -> float:
-    """Of the average of [shuffles, rows]; others would have given another."""
+    """Standard error of the average over [shuffles, rows]: both are samples."""
     of_rows = rises.mean(axis=0).var(ddof=1) / rises.shape[1]
     of_shuffles = 0.0
     if len(rises) > 1:
@@ -192,5 +233,5 @@ def _standard_error(rises: np.ndarray) -> float:
 
 
 def _gaussian_scores(y, mean, std) -> np.ndarray:
-    """Negative log densities, less their constant (Dawid and Sebastiani, 1999)."""
+    """Negative log densities without their constant (Dawid and Sebastiani, 1999)."""
     return np.log(std) + 0.5 * ((y - mean) / std) ** 2

@@ -1,1 +1,1 @@
-"""What the package needs of the machine: JAX's set-up, Ctrl-C and safe files."""
+"""What the package needs from the system: JAX's set-up, Ctrl-C and safe files."""

@@ -1,4 +1,4 @@
-"""Files that appear whole or not at all, and words for those that cannot be had."""
+"""Write files whole or not at all, and explain why a file cannot be written."""
 
 import os
 import uuid
@@ -9,10 +9,10 @@ from pathlib import Path
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """A temporary path beside `path`, moved there if the block ends well.
+    """Yield a temporary path beside `path`, and move it there if the block succeeds.
 
-    Not by `tempfile`: its files are for their owner alone, whatever the umask says.
-    An OSError comes out as its own class, with a sentence that names `path`.
+    We do not use `tempfile`, whose files ignore the umask: only their owner may read
+    them. An OSError keeps its class and gets a message that names `path`.
     """
     _require_place(path)
     temporary = _beside(path)
@@ -27,7 +27,7 @@ def replacing(path: Path) -> Iterator[Path]:
 
 
 def check_writable(path: Path) -> None:
-    """Refuse a path that `replacing` could not write, by trying its folder."""
+    """Raise an error if `replacing` could not write this path."""
     _require_place(path)
     temporary = _beside(path)
     try:
@@ -38,7 +38,7 @@ def check_writable(path: Path) -> None:
 
 
 def require_file(path: Path, kind: str) -> None:
-    """Refuse a path to read that is a folder, or nothing."""
+    """Raise an error if there is no file to read at this path."""
     if path.is_dir():
         raise IsADirectoryError(f"{path} is a folder, not a {kind}.")
     if not path.is_file():
@@ -60,7 +60,7 @@ def _beside(path: Path) -> Path:
 
 
 def _about(path: Path, error: OSError) -> OSError:
-    """The same kind of error, said of `path` and not of the temporary file."""
+    """The same kind of error, with a message about `path`, not the temporary file."""
     folder = path.parent.absolute()
     if isinstance(error, PermissionError):
         reason = f"the folder {folder} is not yours to change"

@@ -1,7 +1,8 @@
-"""Ctrl-C that is not lost.
+"""Make sure that no Ctrl-C is lost.
 
-Python drops the exception where it comes up amid garbage collection or a callback from
-compiled code: the work would go on as if nothing had been pressed. So it is noted too.
+Python drops a KeyboardInterrupt that is raised during garbage collection or in a
+callback from compiled code, and the work would go on as if nothing had happened. So we
+also record the signal, and loops check the record.
 """
 
 import signal
@@ -14,7 +15,7 @@ _pressed_before_a_loop = False
 
 @contextmanager
 def noting_ctrl_c() -> Iterator[None]:
-    """Note a Ctrl-C for the next loop that asks, should its exception be dropped."""
+    """Record a Ctrl-C for the next loop that checks, in case Python drops it."""
 
     def note():
         global _pressed_before_a_loop
@@ -29,9 +30,9 @@ def noting_ctrl_c() -> Iterator[None]:
 
 @contextmanager
 def noticing_ctrl_c() -> Iterator[Callable[[], None]]:
-    """Note a Ctrl-C, beside its exception; yields what raises it once more.
+    """Record a Ctrl-C, and yield a function that raises it again.
 
-    To be asked for in a loop, from its main thread; elsewhere no signal arrives.
+    Call that function in a loop. Signals only arrive in the main thread.
     """
     pressed = _pressed_before_a_loop
 
@@ -47,7 +48,7 @@ def noticing_ctrl_c() -> Iterator[Callable[[], None]]:
         try:
             yield raise_if_pressed
         finally:
-            _forget()  # the loop has asked
+            _forget()  # the loop has checked
 
 
 def _forget() -> None:
@@ -57,7 +58,7 @@ def _forget() -> None:
 
 @contextmanager
 def _also_calling(note: Callable[[], None]) -> Iterator[None]:
-    """Have Ctrl-C call this before what it does anyway."""
+    """Call `note` on Ctrl-C, before the usual handler."""
     usual = signal.getsignal(signal.SIGINT)
     in_main = threading.current_thread() is threading.main_thread()
     if not in_main or not callable(usual):

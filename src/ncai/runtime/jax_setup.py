@@ -1,8 +1,9 @@
-"""How compiled programs are kept and run, and on how many threads.
+"""JAX's compilation cache and the number of threads.
 
-Compiling takes seconds, training often less. JAX can keep what it compiled; this turns
-that on unless the user has decided for themselves: by JAX's own setting
-(`JAX_COMPILATION_CACHE_DIR`), by `NCAI_CACHE_DIR`, or with `NCAI_CACHE_DIR=off`.
+Compiling takes seconds, and training often takes less. So we turn on JAX's cache of
+compiled programs, unless the user decided otherwise: by JAX's own setting
+(`JAX_COMPILATION_CACHE_DIR`), by another folder in `NCAI_CACHE_DIR`, or by
+`NCAI_CACHE_DIR=off`.
 """
 
 import functools
@@ -12,11 +13,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
-# Options for programs that run once a fit: compile in a hurry.
+# For programs that run once per fit, fast compilation matters most.
 RUN_ONCE: Any = {"xla_backend_optimization_level": 0}
-# For a process that is to use one core, set before JAX's first use in it. NPROC is the
-# size of the pool of XLA: with more threads in it than programs that run, small
-# operations are split among them, at twice the CPU time.
+# Environment of a process that should use one core; it must be set before JAX's first
+# use. NPROC is the size of XLA's thread pool: a pool with more threads than running
+# programs splits small operations among them, which doubles the CPU time.
 ONE_THREAD = {
     "NCAI_THREADS": "1",
     "NPROC": "1",
@@ -25,11 +26,11 @@ ONE_THREAD = {
     "OPENBLAS_NUM_THREADS": "1",
 }
 LARGEST_CACHE = 1_000_000_000  # bytes
-SHORTEST_COMPILATION = 0.02  # seconds worth a file
+SHORTEST_COMPILATION = 0.02  # seconds; the cache keeps programs that took longer
 
 
 def user_cache_folder() -> Path | None:
-    """Where this package keeps files that can be made again; None if switched off."""
+    """The folder for files that can be made again; None if it is switched off."""
     named = os.environ.get("NCAI_CACHE_DIR")
     if named:
         return None if named.lower() == "off" else Path(named).expanduser()
@@ -47,14 +48,17 @@ def user_cache_folder() -> Path | None:
 
 @functools.cache
 def prepare_jax() -> Path | None:
-    """Turn JAX's cache on, once a process; the folder in use, or None.
+    """Turn on JAX's compilation cache, once per process.
 
-    At JAX's first use its pool of threads is made too, no larger than was asked for.
+    This also creates XLA's thread pool, with no more threads than `NCAI_THREADS`.
+
+    Returns:
+        The folder of the cache, or None if we did not turn it on.
     """
     import jax
 
     if os.environ.get("NCAI_THREADS") and "NPROC" not in os.environ:
-        # XLA reads it when its client is made; programs started later are not to.
+        # XLA reads it when its client is created; child processes must not see it.
         os.environ["NPROC"] = str(num_threads())
         try:
             jax.local_devices()
@@ -66,7 +70,7 @@ def prepare_jax() -> Path | None:
     if base is None:
         return None
     folder = base / "compiled"
-    # A program from the cache is run: nobody else may put one there.
+    # JAX runs the programs in the cache, so nobody else may write there.
     if not _is_private(folder):
         return None
     _drop_oldest(folder, LARGEST_CACHE)
@@ -78,7 +82,7 @@ def prepare_jax() -> Path | None:
 
 
 def _is_private(folder: Path) -> bool:
-    """Make the folder if need be; whether it is writable, ours and nobody else's."""
+    """Create the folder if needed, and say whether only we can write to it."""
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         if os.name == "posix":
@@ -92,12 +96,12 @@ def _is_private(folder: Path) -> bool:
 
 
 def _drop_oldest(folder: Path, limit: int) -> None:
-    """Forget the oldest programs until half the limit is free, once it is passed."""
+    """If the folder exceeds the limit, delete the oldest files down to half of it."""
     found = []
     for path in folder.iterdir():
         try:
             info = path.stat()
-        except OSError:  # another process was quicker
+        except OSError:  # another process has deleted it
             continue
         found.append((info.st_mtime, info.st_size, path))
     total = sum(size for _, size, _ in found)
@@ -111,7 +115,7 @@ def _drop_oldest(folder: Path, limit: int) -> None:
 
 
 def num_threads() -> int:
-    """Threads that run compiled programs side by side: NCAI_THREADS, or all cores."""
+    """Number of threads that run compiled programs: NCAI_THREADS, or all cores."""
     asked = os.environ.get("NCAI_THREADS", "")
     if not asked:
         return os.cpu_count() or 1

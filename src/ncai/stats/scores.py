@@ -1,8 +1,8 @@
-"""Scores of predictions, and of how well latents follow their prior.
+"""Scores of predictions, and Kolmogorov-Smirnov tests of PIT values and latents.
 
 All functions take plain arrays and return floats. Targets are `[N]`, or `[N, L]` for L
-outputs; a score is then the mean over rows and outputs, so that numbers stay comparable
-whatever L is.
+outputs. A score is the mean over rows and outputs, so that numbers stay comparable for
+any L.
 """
 
 from typing import NamedTuple
@@ -12,7 +12,7 @@ from numpy.typing import ArrayLike
 from scipy import stats
 from scipy.special import ndtr
 
-# Largest temporary array, in numbers, that the pairwise formula may build.
+# The largest temporary array of the pairwise formula, as a count of numbers.
 _BLOCK_SIZE = 2_000_000
 
 
@@ -75,8 +75,8 @@ def picp(
 ) -> float:
     """Prediction interval coverage: the fraction of targets in [lower, upper].
 
-    A fraction in [0, 1] (the paper prints percentages). Each output counts by itself:
-    this is the coverage of L intervals, not of their joint box.
+    This is a fraction in [0, 1]; the paper prints percentages. Each output counts by
+    itself: it is the coverage of L intervals, not of their joint box.
     """
     y, lower, upper = _same_shape(y=y, lower=lower, upper=upper)
     return _average((lower <= y) & (y <= upper), sample_weight)
@@ -91,10 +91,10 @@ def mpiw(lower: ArrayLike, upper: ArrayLike) -> float:
 def interval_score(
     y: ArrayLike, lower: ArrayLike, upper: ArrayLike, level: float = 0.95
 ) -> float:
-    """Interval score: width, plus 2/(1 - level) times what an interval misses by.
+    """Interval score: width, plus 2/(1 - level) times the distance of missed targets.
 
-    Proper for the central interval of this level, so that it weighs coverage against
-    width (Gneiting and Raftery, 2007, eq. 43); smaller is better.
+    It is a proper score for the central interval of this level and balances coverage
+    against width (Gneiting and Raftery, 2007, eq. 43); smaller is better.
     """
     if not 0 < level < 1:
         raise ValueError(f"level={level} must lie between 0 and 1.")
@@ -106,9 +106,9 @@ def interval_score(
 def crps_from_samples(samples: ArrayLike, y: ArrayLike) -> float:
     """Mean CRPS of the empirical distribution of samples (the energy form).
 
-    E|X - y| - E|X - X'| / 2 with both means over all S (S^2) samples, itself paired
-    with itself included: the exact CRPS of the step function that the samples define,
-    a little above that of the distribution they came from.
+    E|X - y| - E|X - X'| / 2, where the means run over all S samples and all S^2 pairs,
+    including each sample with itself. This is the exact CRPS of the step function that
+    the samples define, which is a little above that of their distribution.
 
     Args:
         samples: `[S, N]` or `[S, N, L]` predictive draws.
@@ -121,13 +121,13 @@ def crps_from_samples(samples: ArrayLike, y: ArrayLike) -> float:
     samples, y = np.asarray(samples, float), np.asarray(y, float)
     if samples.ndim < 1 or samples.shape[1:] != y.shape or not len(samples):
         raise ValueError(
-            f"samples have shape {samples.shape}; with y of shape {y.shape} they "
-            "need that shape behind a leading axis of draws."
+            f"samples has shape {samples.shape}; it must have a leading axis of draws, "
+            f"followed by the shape {y.shape} of y."
         )
     errors = np.sort(samples - y, axis=0)
     num_samples = len(errors)
-    # In sorted order the i-th value (from 0) is the larger one of i pairs and the
-    # smaller one of S - 1 - i: all pairs at the cost of the sort.
+    # In sorted order, value number i (from 0) is the larger of i pairs and the smaller
+    # of S - 1 - i pairs. So a sort is enough to sum over all pairs.
     signed_count = 2 * np.arange(num_samples) - num_samples + 1
     half_spread = np.tensordot(signed_count, errors, axes=1) / num_samples**2
     return _average(np.abs(errors).mean(axis=0) - half_spread)
@@ -139,7 +139,7 @@ def crps_gaussian_mixture(
     """Mean CRPS of Gaussian mixtures in closed form (Grimit et al., 2006).
 
     sum_i w_i A(y - m_i, s_i^2) - sum_ij w_i w_j A(m_i - m_j, s_i^2 + s_j^2) / 2, where
-    A(m, s^2) = E|N(m, s^2)|. It visits all C^2 pairs: the reference for cheaper forms.
+    A(m, s^2) = E|N(m, s^2)|. It sums over all C^2 pairs: a reference for cheaper forms.
 
     Args:
         means: `[N, C]` component means, or `[N, L, C]` for L outputs.
@@ -150,8 +150,8 @@ def crps_gaussian_mixture(
     means, y = np.asarray(means, float), np.asarray(y, float)
     if means.shape[:-1] != y.shape:
         raise ValueError(
-            f"means have shape {means.shape}; with y of shape {y.shape} they need "
-            "that shape before a last axis of components."
+            f"means has shape {means.shape}; it must have the shape {y.shape} of y, "
+            "followed by a last axis of components."
         )
     num_components = means.shape[-1]
     rows = (-1, num_components)
@@ -181,9 +181,9 @@ def pit_uniformity(pit: ArrayLike) -> KSResult:
     If the predictive distributions are right, cdf_n(y_n) is uniform on [0, 1].
 
     Args:
-        pit: `[N]` or `[N, L]` values of the predictive cdf at the targets. Of several
-            outputs the worst counts, its p-value times L (Bonferroni): the outputs of
-            a row need not be independent, so they cannot be pooled.
+        pit: `[N]` or `[N, L]` values of the predictive cdf at the targets. With several
+            outputs the worst one counts, its p-value times L (Bonferroni). We do not
+            pool the outputs, since those of a row need not be independent.
     """
     pit = np.asarray(pit, float)
     if not np.all((pit >= 0) & (pit <= 1)):
@@ -199,12 +199,12 @@ def ks_statistic(
 ) -> KSResult:
     """Kolmogorov-Smirnov distance between latent means and the prior N(0, prior_std^2).
 
-    By default the exact distance to the prior's cdf. The paper compares with samples of
-    the prior instead, which adds their sampling noise: give `num_prior_samples`
+    By default this is the exact distance to the prior's cdf. The paper compares with
+    samples of the prior instead, which adds sampling noise: pass `num_prior_samples`
     (and a seed) for that.
 
     Args:
-        latent_means: `[N]` or `[N, K]`. Of several latents the worst counts, its
+        latent_means: `[N]` or `[N, K]`. With several latents the worst one counts, its
             p-value times K (Bonferroni).
         prior_std: standard deviation of the prior, a number or `[K]`.
         num_prior_samples: size of the prior sample; None for the exact distance.
@@ -218,7 +218,7 @@ def ks_statistic(
     prior_std = np.broadcast_to(np.asarray(prior_std, float), len(columns))
     if not np.all(prior_std > 0):
         raise ValueError(f"prior_std={prior_std} must be positive.")
-    # The test knows no scale, so that one standard normal serves every column.
+    # The test does not depend on the scale, so a standard normal serves all columns.
     columns = columns / prior_std[:, None]
     if num_prior_samples is None:
         return _worst(stats.kstest(column, "norm") for column in columns)
@@ -241,27 +241,27 @@ def expected_absolute_value(mean: np.ndarray, std: np.ndarray) -> np.ndarray:
 def _average(values: np.ndarray, sample_weight: ArrayLike | None = None) -> float:
     """Weighted mean over rows of the plain mean over outputs."""
     if not values.size:
-        raise ValueError("there are no rows to average over.")
+        raise ValueError("There are no rows to average over.")
     per_row = values.reshape(len(values), -1).mean(axis=1)
     if sample_weight is None:
         return float(per_row.mean())
     weight = np.asarray(sample_weight, float)
     if weight.shape != per_row.shape or not weight.sum() > 0 or weight.min() < 0:
         raise ValueError(
-            f"sample_weight has shape {weight.shape}; it needs one non-negative "
-            f"number for each of the {len(per_row)} rows, not all of them 0."
+            f"sample_weight of shape {weight.shape} must have one non-negative number "
+            f"for each of the {len(per_row)} rows, not all of them 0."
         )
-    # Rows of weight 0 are padding: whatever stands there must not spread as 0 * inf.
+    # Rows of weight 0 are padding; a value of inf there would give 0 * inf = NaN.
     used = weight > 0
     return float(weight[used] @ per_row[used] / weight.sum())
 
 
 def _same_shape(**arrays: ArrayLike) -> list[np.ndarray]:
-    """The arrays in float64, after a check against silent broadcasting."""
+    """The arrays in float64; unequal shapes would broadcast silently."""
     converted = {name: np.asarray(value, float) for name, value in arrays.items()}
     shapes = {name: value.shape for name, value in converted.items()}
     if len(set(shapes.values())) > 1 or () in shapes.values():
-        raise ValueError(f"arrays of one shape [N] or [N, L] are needed, got {shapes}.")
+        raise ValueError(f"Arrays must share one shape [N] or [N, L], got {shapes}.")
     return list(converted.values())
 
 
