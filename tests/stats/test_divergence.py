@@ -101,7 +101,7 @@ def test_two_latents_of_which_one_matches_equal_one_latent():
 
 @settings(max_examples=20, deadline=None)
 @given(st.integers(0, 2**32 - 1), st.integers(1, 2))
-def test_divergences_stay_in_bounds_and_know_no_units(seed, dim):
+def test_divergences_stay_in_bounds_and_do_not_depend_on_units(seed, dim):
     rng = np.random.default_rng(seed)
     means, stds = rng.normal(size=(12, dim)), rng.exponential(size=(12, dim)) + 0.01
     found = aggregated_posterior_divergences(means, stds, 1.0, 200)
@@ -111,7 +111,7 @@ def test_divergences_stay_in_bounds_and_know_no_units(seed, dim):
     np.testing.assert_allclose(scaled, found, atol=1e-9)
 
 
-def test_divergences_refuse_nonsense():
+def test_divergences_refuse_bad_arguments():
     with pytest.raises(ValueError, match="stds"):
         aggregated_posterior_divergences([0.0, 1.0], [1.0, -1.0], 1.0)
     with pytest.raises(ValueError, match="prior_std"):

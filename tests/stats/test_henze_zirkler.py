@@ -173,7 +173,7 @@ def test_hz_null_law_is_calibrated(dim):
     assert abs(above - 10) <= 13
 
 
-def test_hz_refuses_nonsense():
+def test_hz_refuses_bad_arguments():
     with pytest.raises(ValueError, match="points"):
         henze_zirkler_test([[np.nan], [1.0]])
     with pytest.raises(ValueError, match="points"):
@@ -228,11 +228,11 @@ def test_fast_hz_equals_other_implementations_for_more_latents(
     assert fast == pytest.approx(other, rel=tolerance)
 
 
-def test_hz_knows_neither_place_nor_scale_nor_mixing(x64):
+def test_fast_hz_is_affine_invariant(x64):
     points = sample("t3", 200, 2)
     mixed = 5 + points @ np.array([[2.0, 0.3], [-1.0, 0.7]])
     ones = jnp.ones(200)
-    # Up to the ridge: 1e-5 of the mean variance, so about 1e-4 of the smallest one.
+    # Up to the ridge, which is 1e-5 of the mean variance: 1e-4 of the smallest one.
     before, after = (float(FAST_HZ(jnp.asarray(p), ones)) for p in (points, mixed))
     assert after == pytest.approx(before, rel=1e-3)
 

@@ -56,7 +56,7 @@ def test_mutual_information_counts_by_brute_force():
     assert knn.mutual_information(a, b) == pytest.approx(expected, abs=1e-12)
 
 
-def test_mutual_information_knows_no_units_and_survives_ties():
+def test_mutual_information_does_not_depend_on_units_and_survives_ties():
     a, b = correlated(300, 0.8)
     found = knn.mutual_information(a, b)
     assert knn.mutual_information(1e-8 * a + 5, 1e6 * b) == pytest.approx(

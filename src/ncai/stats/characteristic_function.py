@@ -20,7 +20,7 @@ from scipy import stats
 from ncai.stats.points import BLOCK_SIZE, GAUSSIAN_REACH
 
 Complex = tuple[jax.Array, jax.Array]
-"""Real and imaginary part: XLA's complex numbers are slow on a CPU."""
+"""Real and imaginary part, since XLA's complex numbers are slow on a CPU."""
 
 
 def _times(a: Complex, b: Complex) -> Complex:
@@ -28,11 +28,11 @@ def _times(a: Complex, b: Complex) -> Complex:
 
 
 def _powers(base: Complex, count: int, first: Complex | None = None):
-    """[first, first * base, ...], stacked as [2 count, N], and the one that follows."""
+    """[first, first * base, ...] as `[2 count, N]`, and the power that comes next."""
     if first is None:
         first = jnp.ones_like(base[0]), jnp.zeros_like(base[0])
-    # A scan, not a product of arrays: XLA would fold each power into the next and
-    # compute the whole chain anew for each.
+    # We use a scan, since XLA would fuse plain products and compute the whole chain
+    # again for each power.
     following, (real, imaginary) = jax.lax.scan(
         lambda power, _: (_times(power, base), power), first, None, length=count
     )
@@ -40,7 +40,7 @@ def _powers(base: Complex, count: int, first: Complex | None = None):
 
 
 def _mean_of_products(left, right, share) -> Complex:
-    """Sum over rows n of share[n] left[a, n] right[b, n], as [A, B]."""
+    """Sum over rows n of share[n] left[a, n] right[b, n], as `[A, B]`."""
     num_left, num_right = left.shape[0] // 2, right.shape[0] // 2
     parts = (left * share) @ right.T
     real = parts[:num_left, :num_right] - parts[num_left:, num_right:]
@@ -49,7 +49,7 @@ def _mean_of_products(left, right, share) -> Complex:
 
 
 def _to_angles(left, right, share, gradient: Complex, frequencies):
-    """Gradient by the angle of each row, where exp(i k angle) has k `frequencies`."""
+    """Gradient with respect to each row's angle; `frequencies` holds k."""
     real, imaginary = gradient[0] * frequencies, gradient[1] * frequencies
     mixing = jnp.block([[imaginary, -real], [-real, -imaginary]])
     return share * jnp.sum(left * (mixing @ right), axis=0)
@@ -59,10 +59,10 @@ def _to_angles(left, right, share, gradient: Complex, frequencies):
 def ecf_on_line(
     angles: Float[Array, "N"], share: Float[Array, "N"], count: int
 ) -> tuple[Float[Array, "A B"], Float[Array, "A B"]]:
-    """Sum over rows of share * exp(i k angle) for k = 0 .. at least count - 1.
+    """Sum over rows of share * exp(i k angle), for k = 0 up to at least count - 1.
 
-    Real and imaginary part as matrices that hold k in row-major order. Rows' shares are
-    taken as given: no gradient flows to them.
+    Returns the real and the imaginary part, as matrices that hold k in row-major order.
+    No gradient flows to the shares.
     """
     return _line_forward(angles, share, count)[0]
 
@@ -89,9 +89,10 @@ ecf_on_line.defvjp(_line_forward, _line_backward)
 def ecf_on_half_plane(
     angles: Float[Array, "N 2"], share: Float[Array, "N"], reach: int
 ) -> tuple[Float[Array, "A B"], Float[Array, "A B"]]:
-    """Sum over rows of share * exp(i (j angle_1 + k angle_2)), j = 0 .. reach.
+    """Sum over rows of share * exp(i (j angle_1 + k angle_2)).
 
-    k = -reach .. reach. Real and imaginary part [reach + 1, 2 reach + 1].
+    Here j = 0 .. reach and k = -reach .. reach. Returns the real and the imaginary
+    part, `[reach + 1, 2 reach + 1]` each. No gradient flows to the shares.
     """
     return _plane_forward(angles, share, reach)[0]
 
@@ -124,11 +125,11 @@ ecf_on_half_plane.defvjp(_plane_forward, _plane_backward)
 def reference_ecf_on_grid(whitened: np.ndarray, counts: np.ndarray, beta: float):
     """Empirical characteristic function on a grid, for one or two columns.
 
-    exp(i(s a + t b)) is a product, so that a grid of two axes is one matrix product.
-    The first axis has its half s >= 0 only: |ecf - ...| is the same at -s, -t.
+    exp(i(s a + t b)) is a product, so a grid of two axes takes one matrix product. The
+    first axis only has s >= 0, since |ecf - ...| is the same at (-s, -t).
 
     Returns:
-        The function, the squared norms of the nodes and the weights of a mean over
+        The function, the squared norms of the nodes, and their weights in a mean over
         N(0, beta^2 I).
     """
     steps, sizes = zip(
@@ -164,9 +165,9 @@ def reference_ecf_on_grid(whitened: np.ndarray, counts: np.ndarray, beta: float)
 def _trapezoid_grid(column: np.ndarray, beta: float) -> tuple[float, int]:
     """Step and number of nodes t = 0, h, 2h, ... for a mean over t ~ N(0, beta^2).
 
-    On equispaced nodes of step h a Gaussian integral of exp(i t d) is wrong only by its
-    copies at d + 2 pi m / h. The period 2 pi / h is taken so long that no copy reaches
-    any distance d in use, in none of the three terms of the squared modulus.
+    On equispaced nodes with step h, the only error of a Gaussian integral of exp(i t d)
+    are aliases at d + 2 pi m / h. We choose the period 2 pi / h so long that no alias
+    reaches any distance d that occurs in the three terms of the squared modulus.
     """
     period = max(
         np.ptp(column) + GAUSSIAN_REACH / beta,
@@ -178,7 +179,7 @@ def _trapezoid_grid(column: np.ndarray, beta: float) -> tuple[float, int]:
 
 
 def _waves(phases: np.ndarray, size: int) -> np.ndarray:
-    """exp(i j phase) for j below `size`: doubling is far cheaper than `size` exps."""
+    """exp(i j phase) for j below `size`, by doubling, which is cheaper than exps."""
     waves = np.ones((len(phases), 1), complex)
     while waves.shape[1] < size:
         shift = np.exp(1j * waves.shape[1] * phases)
