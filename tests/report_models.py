@@ -1,4 +1,7 @@
-"""Small fitted models for the tests of pictures and report, each fitted once."""
+"""Small fitted models for the tests of pictures and report, each fitted once.
+
+The functions are cached, so a test session fits each model and predicts its rows once.
+"""
 
 from functools import cache
 
@@ -6,6 +9,8 @@ import numpy as np
 import pandas as pd
 
 from ncai import BNNLVRegressor, BNNRegressor
+from ncai.report import ReportInputs
+from ncai.report.subject import Subject
 
 _EFFORT = {"max_steps": 40, "n_restarts": 2, "n_weight_draws": 16, "random_state": 0}
 
@@ -19,6 +24,12 @@ def one_input() -> tuple[BNNLVRegressor, pd.DataFrame, np.ndarray]:
     frame = pd.DataFrame({"dose": x})
     model = BNNLVRegressor(latent_hidden=(20,), **_EFFORT)
     return model.fit(frame, y), frame, y
+
+
+@cache
+def one_input_subject() -> Subject:
+    """A report on the model of `one_input`, without held-out rows."""
+    return Subject(ReportInputs(*one_input()))
 
 
 @cache
