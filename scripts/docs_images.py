@@ -1,7 +1,7 @@
 """The pictures of docs: `python scripts/docs_images.py`.
 
-The paper's methods have few steps: minutes, not hours. They show the pattern, not the
-best fit. The split of the uncertainty is by the default.
+The paper's methods train for few steps here, which takes minutes and shows the pattern,
+not the best fit. The decomposition of the uncertainty uses the default settings.
 """
 
 from pathlib import Path
@@ -10,7 +10,7 @@ import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from ncai import BNNLVRegressor, make_dataset, plot
+from ncai import MFVI, NCAI, BNNLVRegressor, make_dataset, plot
 
 DOCS = Path(__file__).parents[1] / "docs" / "images"
 # Heavy-Tail with its true noise and prior, as in `ncai demo`.
@@ -18,14 +18,14 @@ SETTINGS = {
     "preset": "paper",
     "standardize": False,
     "noise_variance": 0.1,
-    "latent_variance": 0.01,
-    "input_tolerance": 0.1,
-    "target_tolerance": 1.0,
     "max_steps": 6_000,
     "n_restarts": 5,
     "random_state": 0,
 }
-METHODS = {"MFVI": "mfvi", "NCAI": "ncai"}
+METHODS = {
+    "MFVI": MFVI(latent_variance=0.01),
+    "NCAI": NCAI(latent_variance=0.01, input_tolerance=0.1, target_tolerance=1.0),
+}
 
 
 def figure(columns: int, width: float, height: float):
@@ -41,7 +41,7 @@ def save(made: Figure, name: str) -> None:
 
 
 def truth(data) -> None:
-    """One function, moved by z: where the shape of the noise comes from."""
+    """One function of x and z: each value of z gives a curve."""
     made, (left, right) = figure(2, 9, 3.6)
     x = np.linspace(-4, 4, 200)[:, None]
     width = data.truth.latent_var**0.5
@@ -116,7 +116,7 @@ def densities(data, models) -> None:
 
 
 def split() -> None:
-    """Three clusters of rows (Depeweg): noise where data are, ignorance between."""
+    """Three clusters of rows (Depeweg): epistemic uncertainty grows between them."""
     data = make_dataset("depeweg", 0)
     rows = data.train
     model = BNNLVRegressor(random_state=0).fit(rows.inputs, rows.targets[:, 0])

@@ -8,11 +8,12 @@ from functools import cache
 import numpy as np
 import pandas as pd
 
-from ncai import BNNLVRegressor, BNNRegressor
+from ncai import MFVI, MLP, BNNLVRegressor, BNNRegressor, Marginal
 from ncai.report import ReportInputs
 from ncai.report.subject import Subject
 
-_EFFORT = {"max_steps": 40, "n_restarts": 2, "n_weight_draws": 16, "random_state": 0}
+_EFFORT = {"max_steps": 40, "n_restarts": 2, "random_state": 0}
+_DRAWS = {"n_weight_draws": 16}
 
 
 @cache
@@ -22,7 +23,8 @@ def one_input() -> tuple[BNNLVRegressor, pd.DataFrame, np.ndarray]:
     x = np.sort(rng.uniform(-2, 2, 60))
     y = x + (0.2 + 0.3 * np.abs(x)) * rng.standard_normal(60)
     frame = pd.DataFrame({"dose": x})
-    model = BNNLVRegressor(latent_hidden=(20,), **_EFFORT)
+    network = MLP((20,), latent_hidden=(20,))
+    model = BNNLVRegressor(inference=Marginal(**_DRAWS), network=network, **_EFFORT)
     return model.fit(frame, y), frame, y
 
 
@@ -36,14 +38,14 @@ def one_input_subject() -> Subject:
 def rival() -> BNNLVRegressor:
     """Another model of the same rows, with the same network."""
     _, frame, y = one_input()
-    return BNNLVRegressor(inference="mfvi", **_EFFORT).fit(frame, y)
+    return BNNLVRegressor(inference=MFVI(**_DRAWS), **_EFFORT).fit(frame, y)
 
 
 @cache
 def plain() -> BNNRegressor:
     """A model of the same rows without a latent variable."""
     _, frame, y = one_input()
-    return BNNRegressor(**_EFFORT).fit(frame, y)
+    return BNNRegressor(MFVI(**_DRAWS), **_EFFORT).fit(frame, y)
 
 
 @cache
@@ -58,4 +60,4 @@ def three_inputs() -> tuple[BNNLVRegressor, pd.DataFrame, np.ndarray]:
         }
     )
     y = frame.iloc[:, 0].to_numpy() + 0.2 * rng.standard_normal(50)
-    return BNNLVRegressor(inference="mfvi", **_EFFORT).fit(frame, y), frame, y
+    return BNNLVRegressor(inference=MFVI(**_DRAWS), **_EFFORT).fit(frame, y), frame, y

@@ -170,7 +170,7 @@ def test_restarts_show_what_they_count():
 def test_restarts_of_a_trial_alone_are_not_called_main():
     model = SimpleNamespace(
         restart_scores_=np.zeros(3),
-        settings_={"n_restarts": 16},
+        settings_=SimpleNamespace(n_restarts=16),
         stop_reasons_=["trial marginal: time limit after 250 steps"],
     )
     assert restart_kinds(model) == ["trial"] * 3

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from ncai import BNNLVRegressor, TablePreparer
+from ncai import MFVI, BNNLVRegressor, TablePreparer
 from ncai.preprocessing.columns.groups import CYCLES, ColumnGroup
 from ncai.report import ReportInputs
 from ncai.report.draw.axes import MOST_LEVELS, date_ticks, feature_axis
@@ -29,8 +29,9 @@ def inputs():
     y = table["size"] + 40 * (table["town"] == "Kiel") + rng.standard_normal(80)
     preparer = TablePreparer().fit(table)
     matrix = preparer.prepare(table)[0]
+    method = MFVI(n_weight_draws=16)
     model = BNNLVRegressor(
-        inference="mfvi", max_steps=40, n_restarts=2, n_weight_draws=16, random_state=0
+        inference=method, max_steps=40, n_restarts=2, random_state=0
     ).fit(matrix, y)
     groups = preparer.groups()
     return ReportInputs(model, matrix, y.to_numpy(), raw_train=table, groups=groups)

@@ -7,6 +7,8 @@ from ncai.datasets.synthetic import SyntheticData
 from ncai.diagnostics.latent_diagnosis import LatentDiagnosis
 from ncai.estimators.bnn import BNNRegressor
 from ncai.estimators.bnn_lv import BNNLVRegressor
+from ncai.inference.mean_field import MFVI
+from ncai.inference.ncai import NCAI
 from ncai.stats.scores import mpiw, picp
 
 # The central interval whose coverage and width the demo shows.
@@ -14,16 +16,11 @@ LEVEL = 0.95
 # The paper's settings for this set (noise and latent variance are the true ones), with
 # fewer steps: NCAI is far ahead by then, and the demo takes less than three minutes.
 _COMMON = {"preset": "paper", "standardize": False, "hidden": (50,)}
-_BNN = {**_COMMON, "noise_variance": 0.5}
-_BNN_LV = {
-    **_COMMON,
-    "noise_variance": 0.1,
-    "latent_variance": 0.01,
-    "input_tolerance": 0.1,
-    "target_tolerance": 1.0,
-}
+_BNN_NOISE, _BNN_LV_NOISE, _LATENT_VARIANCE = 0.5, 0.1, 0.01
+_TOLERANCES = {"input_tolerance": 0.1, "target_tolerance": 1.0}
 _FULL = {"max_steps": 10_000, "n_restarts": 10}
-_QUICK = {"max_steps": 100, "n_restarts": 2, "n_weight_draws": 16}
+_QUICK = {"max_steps": 100, "n_restarts": 2}
+_QUICK_DRAWS = {"n_weight_draws": 16}
 
 
 @dataclass(frozen=True, eq=False)
@@ -65,15 +62,26 @@ def demo_data(seed: int) -> SyntheticData:
 
 def demo_models(seed: int, quick: bool, progress: bool) -> dict[str, BNNLVRegressor]:
     """The estimators by method, not yet fitted."""
-    effort = {
+    draws = _QUICK_DRAWS if quick else {}
+    common = {
+        **_COMMON,
         **(_QUICK if quick else _FULL),
         "progress": progress,
         "random_state": seed,
     }
+    methods = {
+        "MFVI": MFVI(latent_variance=_LATENT_VARIANCE, **draws),
+        "NCAI": NCAI(latent_variance=_LATENT_VARIANCE, **_TOLERANCES, **draws),
+    }
+    plain = BNNRegressor(MFVI(**draws), noise_variance=_BNN_NOISE, **common)
     return {
-        "BNN": BNNRegressor(**_BNN, **effort),
-        "MFVI": BNNLVRegressor(inference="mfvi", **_BNN_LV, **effort),
-        "NCAI": BNNLVRegressor(inference="ncai", **_BNN_LV, **effort),
+        "BNN": plain,
+        **{
+            name: BNNLVRegressor(
+                inference=method, noise_variance=_BNN_LV_NOISE, **common
+            )
+            for name, method in methods.items()
+        },
     }
 
 
