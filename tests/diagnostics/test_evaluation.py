@@ -10,7 +10,6 @@ from ncai.comparison.baselines import (
     MarginalDensity,
     default_baselines,
 )
-from ncai.comparison.peers.base import GaussianPredictions, QuantilePredictions
 from ncai.comparison.peers.registry import PEERS, installed_peers, missing_sentence
 from ncai.diagnostics.evaluation import (
     bootstrap_intervals,
@@ -18,6 +17,7 @@ from ncai.diagnostics.evaluation import (
     paired_difference,
     row_scores,
 )
+from ncai.predictive.simple import GaussianPredictions, QuantilePredictions
 
 
 def crps_by_integration(cdf, y, low, high):

@@ -34,6 +34,7 @@ from ncai.model.quadrature import latent_rule, marginal_log_likelihood
 from ncai.objectives.elbo import NegativeElbo, NegativeLogJoint
 from ncai.objectives.penalties import Penalties
 from ncai.predictive.distribution import PredictiveDistribution
+from ncai.predictive.target_map import TargetMap
 from ncai.types import Data, Unknowns
 
 WEIGHT_VARIANCE, NOISE_VARIANCE = 1.5, 0.3
@@ -214,9 +215,8 @@ def test_prediction_of_the_exact_posterior():
         network=problem.model.network,
         inputs=inputs,
         draws=posterior.draw(jax.random.key(0), 4000),
+        target_map=TargetMap.linear(0.0, 1.0),
         num_latent_draws=1,
-        target_shift=np.zeros(1),
-        target_scale=np.ones(1),
         single_output=True,
     )
     # 4000 draws: the mean to 4 std / sqrt(4000), the density to about 4 %.

@@ -4,6 +4,7 @@ import copy
 import subprocess
 import sys
 import textwrap
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 
@@ -18,7 +19,10 @@ from scipy.special import logsumexp
 
 from ncai.model.latent_nodes import latent_nodes, tail_nodes
 from ncai.model.networks import MLP, FlatNetwork
-from ncai.predictive.distribution import PredictiveDistribution, mixture, row_statistics
+from ncai.predictive import intervals, mixture
+from ncai.predictive.decomposition import split_mixtures
+from ncai.predictive.distribution import PredictiveDistribution
+from ncai.predictive.target_map import TargetMap
 from ncai.stats import scores as metrics
 from ncai.types import WeightDraws
 
@@ -54,9 +58,10 @@ def make(
         network=network,
         inputs=rng.normal(size=(num_rows, input_dim)),
         draws=draws,
+        target_map=TargetMap.linear(
+            np.full(output_dim, SHIFT), np.full(output_dim, SCALE)
+        ),
         num_latent_draws=num_latent,
-        target_shift=np.full(output_dim, SHIFT),
-        target_scale=np.full(output_dim, SCALE),
         single_output=output_dim == 1,
     )
 
@@ -82,8 +87,7 @@ def linear(num_latent=4096, slope=1.5, latent_slope=0.6, latent_std=0.8, noise=0
         inputs=inputs,
         draws=draws,
         num_latent_draws=num_latent,
-        target_shift=[SHIFT],
-        target_scale=[SCALE],
+        target_map=TargetMap.linear(SHIFT, SCALE),
         single_output=True,
     )
     std = SCALE * np.hypot(latent_slope * latent_std, noise)
@@ -92,7 +96,7 @@ def linear(num_latent=4096, slope=1.5, latent_slope=0.6, latent_std=0.8, noise=0
 
 def components(predictive):
     """Means [N, S, M, L] and noise [S, L] in units of y, in plain NumPy float64."""
-    network, draws = predictive.network, predictive.draws
+    network, draws = predictive.network, predictive.mixtures.draws
     nodes = latent_nodes(
         len(draws.weights), predictive.num_latent_draws, network.latent_dim
     )
@@ -103,7 +107,10 @@ def components(predictive):
             for layer in network.unflatten(flat)
         )
         (first,) = first
-        hidden = predictive.inputs.astype(np.float64) @ first["input"] + first["bias"]
+        hidden = (
+            predictive.mixtures.inputs.astype(np.float64) @ first["input"]
+            + first["bias"]
+        )
         hidden = hidden[:, None] + std * node @ first["latent"]
         means.append(np.tanh(hidden) @ last["weight"] + last["bias"])
     means = SHIFT + SCALE * np.stack(means, 1)
@@ -366,18 +373,17 @@ def two_modes(distance=100.0):
             np.ones(2, np.float32),
         ),
         num_latent_draws=4,
-        target_shift=[0.0],
-        target_scale=[1.0],
+        target_map=TargetMap.linear(0.0, 1.0),
         single_output=True,
     )
 
 
 def test_modes_far_apart_have_two_intervals_and_quantiles_in_both():
     predictive = two_modes()
-    for intervals in predictive.interval(0.9, kind="highest_density"):
+    for found in predictive.interval(0.9, kind="highest_density"):
         half = 0.01 * stats.norm.ppf(0.95)
         expected = [[-half, half], [1 - half, 1 + half]]
-        np.testing.assert_allclose(intervals, expected, atol=5e-4)
+        np.testing.assert_allclose(found, expected, atol=5e-4)
     low, middle, high = predictive.quantile([0.25, 0.5, 0.75])[0]
     assert low == pytest.approx(0, abs=1e-6)
     assert high == pytest.approx(1, abs=1e-6)
@@ -390,11 +396,11 @@ def test_highest_density_has_its_probability_and_is_shorter(level, noise_std):
     predictive = make(noise_std=noise_std, num_rows=12)
     lower, upper = predictive.interval(level)
     sets = predictive.interval(level, kind="highest_density")
-    for row, intervals in enumerate(sets):
+    for row, found in enumerate(sets):
         one = predictive[row]
-        mass = sum(float((one.cdf([b]) - one.cdf([a]))[0]) for a, b in intervals)
+        mass = sum(float((one.cdf([b]) - one.cdf([a]))[0]) for a, b in found)
         assert mass == pytest.approx(level, abs=0.005)
-        length = np.diff(intervals, axis=1).sum()
+        length = np.diff(found, axis=1).sum()
         assert length <= 1.01 * (upper[row] - lower[row])
 
 
@@ -405,8 +411,8 @@ def test_ripples_are_no_humps():
     heights = np.sort(ripple)[::-1]
     filled = np.cumsum(share[np.argsort(-ripple)])
     threshold = heights[np.searchsorted(filled, 0.9)]
-    assert len(row_statistics.intervals_above(points, ripple, threshold)) > 1
-    (ends,) = row_statistics.highest_density_set(points, ripple, threshold, 0.9)
+    assert len(intervals.intervals_above(points, ripple, threshold)) > 1
+    (ends,) = intervals.highest_density_set(points, ripple, threshold, 0.9)
     assert np.diff(stats.norm.cdf(ends)) == pytest.approx(0.9, abs=0.01)
 
 
@@ -438,7 +444,7 @@ def test_properties_of_any_mixture(seed, noise_std, spread, levels):
 def test_the_total_is_the_variance_where_a_few_draws_make_up_most_of_it():
     # One draw in a thousand has a hundred times the noise: most sets of 256 miss it.
     predictive = make(num_draws=1000, num_latent=8)
-    predictive.draws.noise_std[501] *= 100
+    predictive.mixtures.draws.noise_std[501] *= 100
     parts = predictive.decompose()
     np.testing.assert_allclose(parts.total, predictive.variance(), rtol=1e-6)
     np.testing.assert_array_equal(parts.total, parts.aleatoric + parts.epistemic)
@@ -447,10 +453,11 @@ def test_the_total_is_the_variance_where_a_few_draws_make_up_most_of_it():
 def test_few_draws_of_a_decomposition_come_from_every_restart():
     # Two restarts that disagree: the draws of each lie together.
     predictive = make(num_draws=64, spread=0.0)
-    weights = np.repeat(np.asarray(predictive.draws.weights)[:2], 32, axis=0)
+    draws = predictive.mixtures.draws
+    weights = np.repeat(np.asarray(draws.weights)[:2], 32, axis=0)
     weights[32:] += 0.5
     two = copy.copy(predictive)
-    two.draws = predictive.draws._replace(weights=weights)
+    two.mixtures = replace(predictive.mixtures, draws=draws._replace(weights=weights))
     few = two.decompose(num_weight_draws=2, num_latent_draws=512)
     every = two.decompose(num_weight_draws=64, num_latent_draws=512)
     assert (every.epistemic > 1e-3).all()
@@ -459,11 +466,14 @@ def test_few_draws_of_a_decomposition_come_from_every_restart():
 
 def test_the_work_of_a_decomposition_is_bounded():
     predictive = make(num_draws=1024, num_latent=8, num_rows=2)
-    draws, num_latent = predictive._split_draws(None, None)
-    assert (len(draws.weights), num_latent) == (256, 256)
-    draws, num_latent = predictive._split_draws(None, 8)
-    assert (len(draws.weights), num_latent) == (1024, 8)
-    assert len(predictive._split_draws(4000, None)[0].weights) == 1024
+    for asked, expected in (
+        ((None, None), (256, 256)),
+        ((None, 8), (1024, 8)),
+        ((4000, None), (1024, 256)),
+    ):
+        found = split_mixtures(predictive.mixtures, *asked, usual_latent_draws=8)
+        assert len(found.draws.weights) == found.nodes.shape[0]
+        assert found.nodes.shape[:2] == expected
 
 
 # ----- Rows do not depend on each other -----------------------------------------------
@@ -569,14 +579,13 @@ def test_doubling_draws_hardly_changes_the_log_density():
     many = make(num_draws=256, num_rows=200, hidden=(20,), noise_std=0.3)
     y = many.sample(1, seed=0)[0]
     for num_draws, num_latent in ((128, 32), (256, 64)):
-        draws = WeightDraws(*(leaf[:num_draws] for leaf in many.draws))
+        draws = WeightDraws(*(leaf[:num_draws] for leaf in many.mixtures.draws))
         kept[num_draws] = PredictiveDistribution(
             network=many.network,
-            inputs=many.inputs,
+            inputs=many.mixtures.inputs,
             draws=draws,
             num_latent_draws=num_latent,
-            target_shift=many.target_shift,
-            target_scale=many.target_scale,
+            target_map=many.target_map,
             single_output=True,
         ).log_prob(y)
     assert abs(kept[128].mean() - kept[256].mean()) < 0.005
@@ -599,6 +608,7 @@ def test_hundred_thousand_rows_need_little_memory():
         import re, numpy as np, jax
         from ncai.model.networks import MLP, FlatNetwork
         from ncai.predictive.distribution import PredictiveDistribution
+        from ncai.predictive.target_map import TargetMap
         from ncai.types import WeightDraws
         network = FlatNetwork(MLP(hidden=(10,)), 4, 1, 1)
         rng = np.random.default_rng(0)
@@ -606,7 +616,7 @@ def test_hundred_thousand_rows_need_little_memory():
         draws = WeightDraws(weights, np.ones((50, 1)), np.ones(50))
         predictive = PredictiveDistribution(
             network=network, inputs=rng.normal(size=(100_000, 4)), draws=draws,
-            num_latent_draws=20, target_shift=[0.0], target_scale=[1.0],
+            target_map=TargetMap.linear(0.0, 1.0), num_latent_draws=20,
             single_output=True)
         assert np.isfinite(predictive.log_prob(np.zeros(100_000))).all()
         # Samples of 400 MB: they are held once.
@@ -661,21 +671,22 @@ def test_wrong_parts_are_named():
     good = make(output_dim=2)
     parts = {
         "network": good.network,
-        "inputs": good.inputs,
-        "draws": good.draws,
+        "inputs": good.mixtures.inputs,
+        "draws": good.mixtures.draws,
+        "target_map": TargetMap.linear([0.0, 0.0], [1.0, 1.0]),
         "num_latent_draws": 4,
-        "target_shift": [0.0, 0.0],
-        "target_scale": [1.0, 1.0],
         "single_output": False,
     }
     for change, message in (
         ({"inputs": np.zeros((3, 5))}, "inputs has shape"),
         ({"single_output": True}, "single_output=True"),
-        ({"target_scale": [1.0]}, "target_scale"),
-        ({"target_scale": [1.0, 0.0]}, "target_scale"),
+        ({"target_map": TargetMap.linear(0.0, 1.0)}, "target_map has 1 outputs"),
     ):
         with pytest.raises(ValueError, match=message):
             PredictiveDistribution(**(parts | change))
+    for scale in ([1.0], [1.0, 0.0]):
+        with pytest.raises(ValueError, match="scale"):
+            TargetMap.linear([0.0, 0.0], scale)
 
 
 def test_repr_and_length():
@@ -724,8 +735,7 @@ def steep(num_draws=256, num_latent=8, noise_std=0.01):
         inputs=np.zeros((4, 1)),
         draws=draws,
         num_latent_draws=num_latent,
-        target_shift=[0.0],
-        target_scale=[1.0],
+        target_map=TargetMap.linear(0.0, 1.0),
         single_output=True,
     )
 
@@ -735,7 +745,7 @@ def test_tails_are_those_of_z_however_narrow_the_noise():
     found = steep().log_prob(y)
     np.testing.assert_allclose(found, stats.norm.logpdf(y), atol=0.05)
     # By equally weighted values the last ones would be far from every component.
-    means, noise = np.sort(steep()._nodes().ravel()), 0.01
+    means, noise = np.sort(steep().mixtures.nodes.ravel()), 0.01
     nearest = stats.norm.logpdf(y[3], means[-1], noise) - np.log(len(means))
     assert nearest < -1000
 

@@ -9,7 +9,7 @@ from numpy.typing import ArrayLike
 from scipy import stats
 from scipy.special import ndtr
 
-from ncai.comparison.peers.base import GaussianPredictions, Predictions
+from ncai.predictive.simple import GaussianPredictions, Predictions
 from ncai.stats.scores import expected_absolute_value
 
 # Of the marginal density: more rows than this are summarised by their quantiles.

@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ncai.comparison.peers.base import Predictions
 from ncai.comparison.peers.registry import installed_peers
 from ncai.diagnostics.evaluation import MAIN_SCORES, average_scores, row_scores
+from ncai.predictive.simple import Predictions
 from ncai.preprocessing.columns.notes import tell_surprises
 from ncai.preprocessing.table_preparer import TablePreparer
 from ncai.runtime.atomic_write import replacing

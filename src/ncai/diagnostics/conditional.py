@@ -1,15 +1,12 @@
 """Conditional densities along one input, for pictures of what the noise looks like."""
 
 from dataclasses import dataclass
-from functools import partial
 
-import jax
 import numpy as np
 from numpy.typing import ArrayLike
 
-from ncai.comparison.peers.base import Predictions
-from ncai.predictive.distribution import PredictiveDistribution, mixture
-from ncai.predictive.transformed import TransformedPredictive
+from ncai.predictive.distribution import PredictiveDistribution
+from ncai.predictive.simple import Predictions
 
 # Ends of the central 50, 80 and 95 % intervals.
 QUANTILES = (0.025, 0.1, 0.25, 0.5, 0.75, 0.9, 0.975)
@@ -170,25 +167,8 @@ def partial_dependence(
 
 
 def row_densities(predictive: PredictiveDistribution, values: ArrayLike) -> np.ndarray:
-    """p(y|x) of each row at values of its own, [N, G], for a single output."""
-    values = np.asarray(values, float)
-    shift, scale = predictive.target_shift[0], predictive.target_scale[0]
-    trained_on, slope = values, np.ones_like(values)
-    if isinstance(predictive, TransformedPredictive):
-        trained_on = predictive.transform.forward(values)
-        inside = np.isfinite(trained_on)  # a log has no values below 0
-        trained_on = np.where(inside, trained_on, shift)
-        log_slope = predictive.transform.log_slope(np.where(inside, values, 1.0))
-        slope = np.where(inside, np.exp(log_slope), 0.0)
-    log_density = predictive._map(
-        _row_grid,
-        ((trained_on - shift) / scale).astype(np.float32),
-        values_per_row=values.shape[1],
-    )
-    return np.exp(log_density) * slope / scale
+    """p(y|x) of each row at values of its own, [N, G], for a single output.
 
-
-def _row_grid(means, noise_std, points, shared):
-    del shared
-    log_density = partial(mixture.joint_log_density, means, noise_std)
-    return jax.lax.map(log_density, points[:, None])
+    Of a rounded y it is the density before rounding.
+    """
+    return np.exp(predictive.log_prob_grid(np.asarray(values, float)))

@@ -5,8 +5,8 @@ from typing import Any
 
 import numpy as np
 
-from ncai.comparison.peers.base import Predictions
 from ncai.diagnostics.calibration import pit_of
+from ncai.predictive.simple import Predictions
 from ncai.stats.scores import pit_uniformity
 
 LEVELS = (0.5, 0.8, 0.95)
@@ -31,7 +31,7 @@ def row_scores(predictions: Predictions, targets: np.ndarray) -> dict[str, np.nd
         "absolute_error": np.abs(error),
     }
     rows["pit"] = np.clip(pit_of(predictions, y), 0, 1)
-    rounded = hasattr(predictions, "lattice")
+    rounded = np.any(getattr(predictions, "rounding_step", 0.0))
     for place, level in enumerate(LEVELS):
         lower, upper = quantiles[:, 2 * place], quantiles[:, 2 * place + 1]
         name = f"{100 * level:.0f}"

@@ -28,7 +28,7 @@ from ncai.inference.latents import LatentPosterior
 from ncai.model.networks import FlatNetwork, choices_of
 from ncai.predictive.decomposition import Decomposition
 from ncai.predictive.distribution import PredictiveDistribution
-from ncai.predictive.rounded import predictive_of
+from ncai.predictive.target_map import TargetMap
 from ncai.runtime.jax_setup import prepare_jax
 from ncai.stats.scores import average_log_likelihood
 from ncai.types import RawRows, TrainingRows
@@ -281,15 +281,12 @@ class BNNLVRegressor(LatentQueries, RegressorMixin, MethodParameters):
             "predict fewer rows at a time, or with fewer n_weight_draws",
         )
         draw_key = jax.random.fold_in(jax.random.key(self.seed_), 1)
-        return predictive_of(
-            self.scaling_.transform,
-            self.scaling_.lattice,
+        return PredictiveDistribution(
             network=network,
             inputs=self.scaling_.inputs(X),
             draws=self.posterior_.draw(draw_key, num_draws),
+            target_map=TargetMap.of(self.scaling_),
             num_latent_draws=num_latent,
-            target_shift=self.scaling_.target_shift,
-            target_scale=self.scaling_.target_scale,
             single_output=self.single_output_,
         )
 

@@ -17,7 +17,7 @@ from ncai.fitting.holdout import HoldOut
 from ncai.inference.posterior import GaussianPosterior, Posterior
 from ncai.model.latent_nodes import latent_nodes, tail_nodes
 from ncai.predictive import row_statistics
-from ncai.predictive.row_map import map_mixtures
+from ncai.predictive.row_map import Mixtures, map_mixtures
 from ncai.runtime.jax_setup import num_threads
 from ncai.types import TrainingRows
 
@@ -166,10 +166,7 @@ def log_probs_on_grid(
         nodes = latent_nodes(count, NUM_LATENT_DRAWS, network.latent_dim)
     found = map_mixtures(
         row_statistics.log_prob_at_scales,
-        network,
-        draws,
-        nodes,
-        rows.inputs.astype(np.float32),
+        Mixtures(network, draws, nodes, rows.inputs.astype(np.float32)),
         rows.targets.astype(np.float32),
         (np.asarray(grid.nodes(), np.float32), log_weights),
     )

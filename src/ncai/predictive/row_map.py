@@ -6,13 +6,18 @@ arithmetic: a row's result does not depend, in a single bit, on the rows around 
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from functools import partial
+from typing import Self
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
+from numpy.typing import ArrayLike
+from scipy.special import logsumexp
 
+from ncai.model.latent_nodes import latent_nodes, tail_nodes
 from ncai.model.networks import FlatNetwork
 from ncai.runtime.jax_setup import num_threads, prepare_jax
 from ncai.types import WeightDraws
@@ -26,6 +31,68 @@ BLOCK_COMPONENTS = 16384
 # Values that one compiled call hands back at most, unless one block already has more.
 CHUNK_VALUES = 2**22
 MAX_CHUNK_ROWS = 1024
+# A density that rests on fewer components than this (or, where there are few, on a
+# smaller share of them) is computed again with TAIL_NODES values of z for each W.
+FEWEST_COMPONENTS, LEAST_SHARE = 30, 0.01
+TAIL_NODES = 64
+TAIL_PARTS = 8  # of the draws of W, one after another, to save memory
+
+
+@dataclass(frozen=True, eq=False)
+class Mixtures:
+    """The predictive mixtures of N rows, on the scale of training.
+
+    A row has one Gaussian for each weight draw and each value of z that goes with it,
+    all with the same weight.
+
+    Args:
+        network: f(x, z; W).
+        draws: S weight draws with their noise.
+        nodes: standard-normal values of z, [S, M, K]; `latent_std` of the draws scales
+            them.
+        inputs: rows, [N, D], in 32-bit numbers.
+    """
+
+    network: FlatNetwork
+    draws: WeightDraws
+    nodes: np.ndarray
+    inputs: np.ndarray
+
+    @classmethod
+    def of(
+        cls,
+        network: FlatNetwork,
+        draws: WeightDraws,
+        num_latent: int,
+        inputs: ArrayLike,
+    ) -> Self:
+        """With `num_latent` evenly spread values of z for each weight draw."""
+        nodes = latent_nodes(len(draws.weights), num_latent, network.latent_dim)
+        return cls(network, draws, nodes, _checked_inputs(inputs, network.input_dim))
+
+    def __len__(self) -> int:
+        return len(self.inputs)
+
+    def pick(self, rows) -> Self:
+        """Only these rows."""
+        return type(self)(self.network, self.draws, self.nodes, self.inputs[rows])
+
+
+def _checked_inputs(inputs: ArrayLike, input_dim: int) -> Float[np.ndarray, "N D"]:
+    with np.errstate(over="ignore"):  # refused below
+        rows = np.asarray(inputs, np.float32)
+    if rows.ndim != 2 or rows.shape[1] != input_dim:
+        raise ValueError(
+            f"inputs has shape {rows.shape}; it must be [rows, {input_dim}]."
+        )
+    if not np.isfinite(rows).all():
+        row = int(np.argmin(np.isfinite(rows).all(axis=1)))
+        raise ValueError(
+            f"row {row} of the inputs (the first is 0) holds NaN, or a value too far "
+            "from the training rows for 32-bit numbers (3e38 of their standard "
+            "deviations)."
+        )
+    return rows
 
 
 def component_means(
@@ -143,24 +210,14 @@ def _slice(leaf: np.ndarray, start: int, count: int, size: int) -> np.ndarray:
 
 
 def map_mixtures(
-    statistic: Callable,
-    network: FlatNetwork,
-    draws: WeightDraws,
-    nodes: np.ndarray,
-    inputs: np.ndarray,
-    arguments=(),
-    shared=(),
-    values_per_row: int = 1,
+    statistic: Callable, mixtures: Mixtures, arguments=(), shared=(), values_per_row=1
 ):
     """`statistic(means, noise_std, row_arguments, shared)` for every row.
 
     Args:
         statistic: a module-level function (it is a static argument of the compiled
             program) of one row's means [S, M, L] and noise_std [S, L].
-        network: the network f(x, z; W).
-        draws: S weight draws.
-        nodes: standard-normal values of z, [S, M, K]; scaled here by `latent_std`.
-        inputs: rows, [N, D].
+        mixtures: the mixture of each row.
         arguments: pytree of arrays with one leading entry per row.
         shared: pytree of arrays that all rows share.
         values_per_row: about how many numbers a row's result has.
@@ -169,11 +226,50 @@ def map_mixtures(
         The results stacked over rows, in NumPy float64.
     """
     prepare_jax()
-    draws = WeightDraws(*(jnp.asarray(leaf, jnp.float32) for leaf in draws))
-    latents = jnp.asarray(nodes, jnp.float32) * draws.latent_std[:, None, None]
+    network, inputs = mixtures.network, mixtures.inputs
+    draws = WeightDraws(*(jnp.asarray(leaf, jnp.float32) for leaf in mixtures.draws))
+    latents = jnp.asarray(mixtures.nodes, jnp.float32)
+    latents = latents * draws.latent_std[:, None, None]
 
     def compiled(rows, count):
         return _mixture_chunk(statistic, network, draws, latents, rows, shared, count)
 
     size = chunk_rows(values_per_row)
     return in_chunks(compiled, (inputs, arguments), len(inputs), size)
+
+
+def map_log_probabilities(
+    plain: Callable, weighted: Callable, mixtures: Mixtures, arguments, shared=()
+) -> Float[np.ndarray, "N"]:
+    """A log probability or density for each row, accurate in far tails.
+
+    Where only a few components matter, the values of z of the mixture do not reach far
+    enough; with K = 1 the row is then computed again with values that do.
+
+    Args:
+        plain: a statistic that gives the logarithm and the effective number of
+            components behind it.
+        weighted: the same statistic for components with log weights, which come after
+            `shared`; it gives the logarithm alone.
+        mixtures: the mixture of each row.
+        arguments: as for `map_mixtures`.
+        shared: as for `map_mixtures`.
+    """
+    found, count = map_mixtures(plain, mixtures, arguments, shared)
+    num_draws, num_latent, latent_dim = mixtures.nodes.shape
+    few = count < min(FEWEST_COMPONENTS, LEAST_SHARE * num_draws * num_latent)
+    if latent_dim != 1 or not few.any():
+        return found
+    nodes, log_weights = tail_nodes(num_draws, TAIL_NODES)
+    inputs = mixtures.inputs[few]
+    arguments = jax.tree.map(lambda a: a[few], arguments)
+    # In parts: the hidden nodes of all draws at once would fill the memory.
+    parts = []
+    for first in range(min(TAIL_PARTS, num_draws)):
+        picked = slice(first, None, TAIL_PARTS)
+        draws = WeightDraws(*(leaf[picked] for leaf in mixtures.draws))
+        part = Mixtures(mixtures.network, draws, nodes[picked], inputs)
+        weights = (shared, log_weights[picked])
+        parts.append(map_mixtures(weighted, part, arguments, weights))
+    found[few] = logsumexp(parts, axis=0)
+    return found

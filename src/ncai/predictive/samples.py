@@ -1,6 +1,7 @@
 """Random draws from the predictive distribution, as opposed to its exact formulas."""
 
 from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -8,30 +9,40 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from ncai.model.latent_nodes import latent_nodes
-from ncai.model.networks import FlatNetwork
 from ncai.predictive.row_map import (
     BLOCK_ROWS,
+    Mixtures,
     chunk_rows,
     in_chunks,
     map_first,
     map_mixtures,
 )
+from ncai.runtime.arguments import is_number
 from ncai.types import WeightDraws
 
 LATENT_CHOICES = ("mean", "prior", "shared")
+FEWEST_NODES = 64  # values of z that the mean of y given W averages over, at least
 _SAMPLES_AT_ONCE = 256
 
 
+def checked_seed(value: Any) -> int:
+    """A seed of random numbers; 0 if it is None."""
+    if value is None:
+        return 0
+    whole = is_number(value) and value % 1 == 0
+    if not whole or not 0 <= value < 2**32:  # JAX keeps no more
+        raise ValueError(
+            f"seed={value!r} must be a whole number from 0 to {2**32 - 1}, or None."
+        )
+    return int(value)
+
+
 def sample_rows(
-    network: FlatNetwork,
-    draws: WeightDraws,
-    inputs: Float[np.ndarray, "N D"],
-    row_ids: Int[np.ndarray, "N"],
-    num_samples: int,
-    seed: int,
+    mixtures: Mixtures, row_ids: Int[np.ndarray, "N"], num_samples: int, seed: int
 ) -> Float[np.ndarray, "N n L"]:
     """Independent draws of y: new W, new z from its prior and new noise each time."""
-    draws = WeightDraws(*(jnp.asarray(leaf, jnp.float32) for leaf in draws))
+    network, inputs = mixtures.network, mixtures.inputs
+    draws = WeightDraws(*(jnp.asarray(leaf, jnp.float32) for leaf in mixtures.draws))
     key = jax.random.key(seed)
 
     def compiled(rows, count):
@@ -71,19 +82,19 @@ def _sample_chunk(network, num_samples, draws, key, rows, count):
 
 
 def sample_functions(
-    network: FlatNetwork,
-    draws: WeightDraws,
-    inputs: Float[np.ndarray, "N D"],
+    mixtures: Mixtures,
     row_ids: Int[np.ndarray, "N"],
     num_samples: int,
     seed: int,
     latent: str,
     include_noise: bool,
-    num_nodes: int,
 ) -> Float[np.ndarray, "N n L"]:
     """Draws that use one W for all rows; see `PredictiveDistribution`."""
-    chosen = _choose_draws(len(draws.weights), num_samples, seed)
-    draws = WeightDraws(*(jnp.asarray(leaf, jnp.float32)[chosen] for leaf in draws))
+    network, inputs = mixtures.network, mixtures.inputs
+    chosen = _choose_draws(len(mixtures.draws.weights), num_samples, seed)
+    draws = WeightDraws(
+        *(jnp.asarray(leaf, jnp.float32)[chosen] for leaf in mixtures.draws)
+    )
     latent_key, noise_key = jax.random.split(jax.random.key(seed))
     latent_shape = (num_samples, network.latent_dim)
     if latent == "prior":
@@ -93,16 +104,14 @@ def sample_functions(
     else:
         if latent == "mean":
             # The same, centred, values for every W: the functions differ by W alone.
-            nodes = latent_nodes(1, num_nodes, network.latent_dim)
+            num_latent = max(FEWEST_NODES, mixtures.nodes.shape[1])
+            nodes = latent_nodes(1, num_latent, network.latent_dim)
             nodes = np.repeat(nodes, num_samples, axis=0)
         else:
             nodes = np.asarray(jax.random.normal(latent_key, latent_shape))[:, None]
         values = map_mixtures(
             average_over_latents,
-            network,
-            draws,
-            nodes,
-            inputs,
+            Mixtures(network, draws, nodes, inputs),
             values_per_row=num_samples * network.output_dim,
         )
     if include_noise:

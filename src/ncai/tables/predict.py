@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ncai.predictive.rare_draws import rests_on_rare_draws
+from ncai.predictive.intervals import rests_on_rare_draws
 from ncai.preprocessing.columns.notes import Surprise, tell_surprises
 from ncai.tables import read as table_io
 from ncai.tables.columns import numbers, require_columns

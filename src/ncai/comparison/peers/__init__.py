@@ -2,5 +2,5 @@
 
 Each file wraps one library, imported when it is first used. A peer has a `name`, the
 name of its `package`, and `fit(inputs, targets)`; then `predict(inputs)` gives
-`Predictions` (see `base.py`), as our own models do.
+`Predictions` (see `ncai.predictive.simple`), as our own models do.
 """

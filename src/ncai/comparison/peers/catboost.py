@@ -2,7 +2,8 @@
 
 import numpy as np
 
-from ncai.comparison.peers.base import GaussianPredictions, held_out_rows
+from ncai.comparison.peers.base import held_out_rows
+from ncai.predictive.simple import GaussianPredictions
 
 
 class CatBoostPeer:

@@ -5,7 +5,8 @@ from io import StringIO
 
 import numpy as np
 
-from ncai.comparison.peers.base import GaussianPredictions, held_out_rows
+from ncai.comparison.peers.base import held_out_rows
+from ncai.predictive.simple import GaussianPredictions
 
 
 class NGBoostPeer:

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ncai.comparison.peers.base import QuantilePredictions
+from ncai.predictive.simple import QuantilePredictions
 
 NUM_LEVELS = 100
 # Quantiles are values of training rows; gaps are at least this share of their spread.

@@ -7,7 +7,7 @@ import numpy as np
 from markupsafe import Markup
 
 from ncai.diagnostics.conditional import is_discrete
-from ncai.predictive.rare_draws import rests_on_rare_draws
+from ncai.predictive.intervals import rests_on_rare_draws
 from ncai.report.draw.axes import Axis, axis_for
 from ncai.report.draw.svg import Chart
 from ncai.report.subject import Subject, shared, standard_deviations

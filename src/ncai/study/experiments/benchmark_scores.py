@@ -12,6 +12,7 @@ from ncai.inference.latents import (
 )
 from ncai.inference.posterior import GaussianPosterior
 from ncai.predictive.distribution import PredictiveDistribution
+from ncai.predictive.target_map import TargetMap
 from ncai.stats.scores import average_log_likelihood, mpiw, picp, rmse
 from ncai.study.experiments.problems import Problem
 from ncai.types import TrainingRows, WeightDraws
@@ -27,9 +28,8 @@ def predictive_at(
         network=network,
         inputs=inputs,
         draws=draws,
+        target_map=TargetMap.linear(shift, scale),
         num_latent_draws=LATENT_DRAWS,
-        target_shift=np.full(1, shift),
-        target_scale=np.full(1, scale),
         single_output=True,
     )
 

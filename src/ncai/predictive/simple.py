@@ -1,0 +1,112 @@
+"""What every predictive distribution offers, and two simple ones.
+
+The simple ones are a Gaussian for each row, and a distribution that is known by its
+quantiles. Baselines and peers predict with them.
+"""
+
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike
+from scipy import stats
+
+
+class Predictions(Protocol):
+    """Predictive distributions of N rows; `PredictiveDistribution` is one."""
+
+    def mean(self) -> np.ndarray:
+        """E[y|x], [N]."""
+        ...
+
+    def log_prob(self, y: ArrayLike) -> np.ndarray:
+        """Log p(y|x), [N]."""
+        ...
+
+    def cdf(self, y: ArrayLike) -> np.ndarray:
+        """P(y' <= y), [N]."""
+        ...
+
+    def crps(self, y: ArrayLike) -> np.ndarray:
+        """Continuous ranked probability score, [N]."""
+        ...
+
+    def quantile(self, q: ArrayLike) -> np.ndarray:
+        """Quantiles at Q levels, [N, Q]."""
+        ...
+
+
+class GaussianPredictions:
+    """A Gaussian for each row."""
+
+    def __init__(self, mean: ArrayLike, std: ArrayLike):
+        self._mean = np.asarray(mean, np.float64)
+        self._std = np.broadcast_to(np.asarray(std, np.float64), self._mean.shape)
+
+    def mean(self) -> np.ndarray:
+        """E[y|x]."""
+        return self._mean
+
+    def log_prob(self, y: ArrayLike) -> np.ndarray:
+        """Log p(y|x)."""
+        return stats.norm.logpdf(np.asarray(y), self._mean, self._std)
+
+    def cdf(self, y: ArrayLike) -> np.ndarray:
+        """P(y' <= y)."""
+        return stats.norm.cdf(np.asarray(y), self._mean, self._std)
+
+    def crps(self, y: ArrayLike) -> np.ndarray:
+        """In closed form (Gneiting and Raftery, 2007, eq. 21, with the sign turned)."""
+        scaled = (np.asarray(y) - self._mean) / self._std
+        spread = scaled * (2 * stats.norm.cdf(scaled) - 1)
+        return self._std * (spread + 2 * stats.norm.pdf(scaled) - 1 / np.sqrt(np.pi))
+
+    def quantile(self, q: ArrayLike) -> np.ndarray:
+        """Quantiles, [N, Q]."""
+        deviations = stats.norm.ppf(np.atleast_1d(q))
+        return self._mean[:, None] + self._std[:, None] * deviations
+
+
+class QuantilePredictions:
+    """A distribution known by its quantiles at the middles of equal shares.
+
+    Scores and intervals use the quantiles as they are. For a density they are smoothed
+    by Gaussian kernels, of Silverman's width for each row: quantiles of a forest are
+    values of training rows, and a density of steps between them would be a caricature.
+    """
+
+    def __init__(self, quantiles: ArrayLike, narrowest: float):
+        """Quantiles [N, Q], and the least width of a kernel."""
+        self.values = np.sort(np.asarray(quantiles, np.float64), axis=1)
+        num_levels = self.values.shape[1]
+        self.levels = (np.arange(num_levels) + 0.5) / num_levels
+        ends = np.quantile(self.values, [0.25, 0.75], axis=1)
+        spread, middle = self.values.std(axis=1), (ends[1] - ends[0]) / 1.349
+        narrow = np.where(middle > 0, np.minimum(spread, middle), spread)
+        distinct = 1 + (np.diff(self.values, axis=1) > 0).sum(axis=1)
+        self._widths = np.maximum(0.9 * narrow * distinct**-0.2, narrowest)
+
+    def mean(self) -> np.ndarray:
+        """E[y|x], as the average over levels."""
+        return self.values.mean(axis=1)
+
+    def log_prob(self, y: ArrayLike) -> np.ndarray:
+        """Log density of the kernels at y."""
+        width = self._widths[:, None]
+        logs = stats.norm.logpdf(np.asarray(y)[:, None], self.values, width)
+        return np.logaddexp.reduce(logs, axis=1) - np.log(len(self.levels))
+
+    def cdf(self, y: ArrayLike) -> np.ndarray:
+        """P(y' <= y) by the same kernels."""
+        scaled = (np.asarray(y)[:, None] - self.values) / self._widths[:, None]
+        return stats.norm.cdf(scaled).mean(axis=1)
+
+    def crps(self, y: ArrayLike) -> np.ndarray:
+        """Twice the average pinball loss over the levels."""
+        errors = np.asarray(y, np.float64)[:, None] - self.values
+        losses = np.maximum(self.levels * errors, (self.levels - 1) * errors)
+        return 2 * losses.mean(axis=1)
+
+    def quantile(self, q: ArrayLike) -> np.ndarray:
+        """Quantiles, [N, Q]; none lies beyond the outermost given."""
+        levels = np.atleast_1d(np.asarray(q, np.float64))
+        return np.stack([np.interp(levels, self.levels, row) for row in self.values])
