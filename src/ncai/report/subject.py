@@ -137,9 +137,10 @@ class Subject:
         self.methods = _methods(inputs)
         self.shown = _choose(len(self.train), MOST_SHOWN)
         rows, target = inputs.train_inputs, inputs.train_target
-        self.held_out = inputs.test_inputs is not None and len(inputs.test_inputs) > 0
-        if self.held_out:
+        self.held_out = False
+        if inputs.test_inputs is not None and len(inputs.test_inputs):
             rows, target = inputs.test_inputs, inputs.test_target
+            self.held_out = True
         self._evaluated = _choose(len(rows), MOST_EVALUATED)
         self.eval_inputs: pd.DataFrame = rows.iloc[self._evaluated]
         self.eval_target = np.asarray(target, float).reshape(-1)[self._evaluated]
