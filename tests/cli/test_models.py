@@ -2,6 +2,7 @@
 
 import errno
 import json
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -12,14 +13,15 @@ import pytest
 from scipy import stats
 
 from command_line import QUICK, refused, run
-from ncai import BNNLVRegressor
+from ncai import MFVI, BNNLVRegressor
 from ncai.cli._arguments import without_infinity
-from ncai.comparison import compare
+from ncai.preprocessing.table_preparer import TablePreparer
+from ncai.report.subject import Subject
+from ncai.tables import compare
 from ncai.tables import fit as table_fit
-from ncai.tables import fit_job as fit_command
 from ncai.tables import read as table_io
 from ncai.tables.inspect import cut_short
-from ncai.tables.model import FitRecord, TableModel
+from ncai.tables.model import TableModel
 
 
 @pytest.fixture(scope="module")
@@ -80,7 +82,7 @@ def test_scores_are_of_rows_that_nothing_was_fitted_to(folder, houses):
     held = table_fit.choose_test_rows(70, 0.1, seed=0)
     model = BNNLVRegressor.load(folder / "h.ncai")
     trained = houses.iloc[:70].drop(index=held)
-    preparer = table_fit.TablePreparer().fit(trained.drop(columns="price"))
+    preparer = TablePreparer().fit(trained.drop(columns="price"))
     test = houses.iloc[held]
     score = model.log_score(preparer.prepare(test)[0], test["price"])
     ours = fitted(folder)["scores"][0]["log_likelihood"]
@@ -97,7 +99,7 @@ def test_test_rows(num_rows, share, count):
 
 
 def test_test_rows_leave_some_to_fit():
-    with pytest.raises(ValueError, match=r"--test 0\.99 leaves 1 of 60 rows to fit"):
+    with pytest.raises(ValueError, match=r"test=0\.99 leaves 1 of 60 rows"):
         table_fit.choose_test_rows(60, 0.99, seed=0)
 
 
@@ -115,9 +117,8 @@ def test_other_files_are_read_as_the_training_rows_were(tmp_path):
 
     def load(file):
         files = tmp_path / file, tmp_path / file
-        return table_fit.load_tables(
-            tmp_path / "train.tsv", "y", None, None, *files, seed=0
-        )
+        source = table_fit.TableSource(tmp_path / "train.tsv", "y")
+        return table_fit.load_tables(source, *files, seed=0)
 
     tables = load("other.tsv")
     assert tables.valid.inputs["price"].tolist() == [2500.0] * 4
@@ -129,15 +130,9 @@ def test_other_files_are_read_as_the_training_rows_were(tmp_path):
 
 
 def test_files_can_choose_the_restart_and_score(folder, tmp_path):
-    tables = table_fit.load_tables(
-        folder / "houses.csv",
-        "price",
-        None,
-        ["land"],
-        folder / "new.csv",
-        folder / "new.csv",
-        seed=0,
-    )
+    source = table_fit.TableSource(folder / "houses.csv", "price", drop=["land"])
+    other = folder / "new.csv"
+    tables = table_fit.load_tables(source, other, other, seed=0)
     assert (len(tables.train), len(tables.valid), len(tables.test)) == (70, 20, 20)
     assert list(tables.train.inputs) == list(tables.test.inputs)
     (tmp_path / "other.csv").write_text("size,price\n1,2\n")
@@ -148,21 +143,74 @@ def test_files_can_choose_the_restart_and_score(folder, tmp_path):
     assert refused(result, "other.csv has no columns 'town', 'age', 'sold'")
 
 
-def test_a_stop_after_the_training_keeps_the_model(folder, tmp_path, monkeypatch):
+@pytest.fixture
+def trained_already(folder, monkeypatch):
+    """`ncai fit` takes the model of the folder in place of training one."""
+
+    def fit_table(tables, settings, command):
+        return TableModel.load(folder / "h.ncai")
+
+    monkeypatch.setattr(table_fit, "fit_table", fit_table)
+    return "fit", folder / "houses.csv", "--target", "price"
+
+
+@pytest.mark.usefixtures("trained_already")
+def test_test_rows_are_predicted_once(folder, tmp_path, monkeypatch):
+    """Scores, summary and report share the predictive distributions."""
+    predicted, shared = [], []
+    usual = BNNLVRegressor.predict_dist
+
+    def predict_dist(model, rows):
+        predicted.append(len(rows))
+        return usual(model, rows)
+
+    def write_report(path, inputs):
+        shared.extend(Subject(inputs).on_eval.values())
+
+    monkeypatch.setattr(BNNLVRegressor, "predict_dist", predict_dist)
+    monkeypatch.setattr("ncai.report.write_report", write_report)
+    files = ("--out", tmp_path / "m.ncai", "--report", tmp_path / "r.html")
+    result = run("fit", folder / "houses.csv", "--target", "price", *files)
+    assert result.exit_code == 0, result.stderr
+    assert predicted == [10]
+    assert len(shared) == 4  # the model and three baselines
+
+
+@pytest.mark.parametrize(
+    ("error", "code"), [(KeyboardInterrupt(), 130), (ValueError("no score"), 2)]
+)
+def test_whatever_stops_the_scoring_the_model_is_kept(
+    error, code, trained_already, folder, tmp_path, monkeypatch
+):
     def stop(*_):
-        raise KeyboardInterrupt
+        raise error
 
-    def already(tables, settings):
-        estimator = BNNLVRegressor.load(folder / "h.ncai")
-        return TableModel(tables.preparer, estimator, FitRecord("price"))
-
-    monkeypatch.setattr(table_fit, "fit_model", already)
-    monkeypatch.setattr(fit_command, "_score_and_tell", stop)
+    monkeypatch.setattr("ncai.tables.score.score_test_rows", stop)
     out = tmp_path / "m.ncai"
-    result = run("fit", folder / "houses.csv", "--target", "price", "--out", out)
-    assert result.exit_code == 130
+    result = run(*trained_already, "--out", out)
+    assert result.exit_code == code
     assert f"the model is in {out}" in result.stderr
+    assert str(error) in result.stderr
     assert run("predict", out, folder / "new.csv").exit_code == 0
+
+
+def test_a_process_killed_while_it_scores_leaves_the_model(folder, tmp_path):
+    """What only a file written before the scores can promise."""
+    program = (
+        "import os, signal, sys\n"
+        "from ncai import TableModel\n"
+        "from ncai.cli import app as cli\n"
+        "from ncai.tables import fit, score\n"
+        f"fit.fit_table = lambda *_: TableModel.load({str(folder / 'h.ncai')!r})\n"
+        "score.score_test_rows = lambda *_: os.kill(os.getpid(), signal.SIGKILL)\n"
+        "cli.main()\n"
+    )
+    out = tmp_path / "m.ncai"
+    options = ("fit", folder / "houses.csv", "--target", "price", "--out", out)
+    done = subprocess.run([sys.executable, "-c", program, *map(str, options)])
+    assert done.returncode == -signal.SIGKILL
+    assert [path.name for path in tmp_path.iterdir()] == ["m.ncai"]
+    assert TableModel.load(out).record.target == "price"
 
 
 def test_a_report_must_have_a_place(folder, tmp_path):
@@ -219,13 +267,10 @@ def test_values_far_from_the_training_rows_are_told(folder, houses, tmp_path):
 
 def test_few_rows_are_taken_with_a_warning(houses, tmp_path):
     houses.iloc[:6].to_csv(tmp_path / "few.csv", index=False)
-    asked = (tmp_path / "few.csv", "price", None, None)
-    tables = table_fit.load_tables(*asked, valid=None, test=0.1, seed=0)
+    source = table_fit.TableSource(tmp_path / "few.csv", "price")
+    tables = table_fit.load_tables(source, valid=None, test=0.1, seed=0)
     (told,) = tables.surprises
-    assert told.endswith(
-        "few.csv: 6 rows to learn from say little beyond how y scatters; "
-        "expect no more of the model."
-    )
+    assert "few.csv: 6 rows to learn from" in told
 
 
 @pytest.mark.parametrize(("spread", "warned"), [(1.0, False), (3.0, True)])
@@ -349,8 +394,8 @@ def test_an_input_is_no_target_to_evaluate_by(folder):
 def test_evaluate_takes_a_model_of_arrays(folder, houses, tmp_path):
     rows = houses[["size", "price"]]
     rows.to_csv(tmp_path / "rows.csv", index=False)
-    quick = {"max_steps": 20, "n_restarts": 2, "n_weight_draws": 16}
-    model = BNNLVRegressor(inference="mfvi", random_state=0, **quick)
+    quick = {"max_steps": 20, "n_restarts": 2, "random_state": 0}
+    model = BNNLVRegressor(inference=MFVI(n_weight_draws=16), **quick)
     model.fit(rows[["size"]].to_numpy(), rows["price"]).save(tmp_path / "a.ncai")
     arguments = ("evaluate", tmp_path / "a.ncai", tmp_path / "rows.csv")
     result = run(*arguments, "--target", "price", "--json", "--bootstrap", "100")
@@ -395,7 +440,7 @@ def test_inspect_tells_all_without_loading_jax(folder):
         b"a number, used as it is",
         b"jax 0",
         b"Linear",
-        b"54 trained on, 6 to choose among restarts, 10 kept apart",
+        b"54 trained on, 6 to choose among restarts, 10 held out",
     ):
         assert text in done.stdout
     found = json.loads(run("inspect", folder / "h.ncai", "--json").stdout)
@@ -542,7 +587,7 @@ def test_compare_fits_our_own_methods(folder, tmp_path):
 )
 def test_compare_refuses(options, words, folder, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("ncai.comparison.peers.registry.PEERS", ())
+    monkeypatch.setattr("ncai.comparison.peers.PEERS", ())
     result = run("compare", folder / "houses.csv", "--target", "price", *options)
     assert refused(result, *words)
     assert not list(tmp_path.iterdir())

@@ -10,7 +10,7 @@ from ncai.comparison.baselines import (
     MarginalDensity,
     default_baselines,
 )
-from ncai.comparison.peers.registry import PEERS, installed_peers, missing_sentence
+from ncai.comparison.peers import PEERS, installed_peers, missing_sentence
 from ncai.diagnostics.evaluation import (
     bootstrap_intervals,
     evaluate_rows,
@@ -109,7 +109,7 @@ def test_bootstrap_intervals_have_the_width_of_theory():
 
 
 def test_peers_that_are_missing_are_named(monkeypatch):
-    monkeypatch.setattr("ncai.comparison.peers.registry.find_spec", lambda name: None)
+    monkeypatch.setattr("ncai.comparison.peers.find_spec", lambda name: None)
     peers, missing = installed_peers()
     assert (peers, missing) == ([], ["NGBoost", "CatBoost", "Quantile forest"])
     assert "ncai[compare]" in missing_sentence(missing)

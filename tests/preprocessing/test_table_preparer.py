@@ -12,6 +12,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from ncai import TablePreparer
+from ncai.preprocessing.columns import booleans, dates, numbers
 from ncai.preprocessing.columns.notes import Surprise, tell_surprises
 
 N = 60
@@ -396,3 +397,30 @@ def test_notes_tell_what_became_of_parts_that_others_have_already():
     assert "marked in 'a missing'" in preparer.notes_["a"]
     assert preparer.notes_["b"].endswith(", in the same rows as 'a'")
     assert preparer.notes_["e"] == "dropped: it tells nothing that 'c' does not"
+
+
+def test_each_column_is_read_once(monkeypatch):
+    read = []
+    for module, name in ((numbers, "_read"), (booleans, "_parse"), (dates, "_parse")):
+        usual = getattr(module, name)
+
+        def noted(column, form, usual=usual):
+            read.append(column.name)
+            return usual(column, form)
+
+        monkeypatch.setattr(module, name, noted)
+    table = pd.DataFrame(
+        {
+            "size": ["1,5", "2,5", "7,25", "8"],
+            "sold": ["yes", "no", "no", None],
+            "day": ["2024-01-01", "2024-02-03", "2024-03-05", "2024-04-07"],
+        }
+    )
+    preparer = TablePreparer()
+    matrix = preparer.fit_prepare(table)
+    assert read == ["size", "sold", "day"]
+    again, surprises = preparer.prepare(table)
+    assert read == 2 * ["size", "sold", "day"]
+    assert not surprises
+    pd.testing.assert_frame_equal(matrix, again)
+    np.testing.assert_array_equal(TablePreparer().fit_transform(table), matrix)

@@ -27,7 +27,7 @@ from ncai.report.sections.split import Split, _scatter, split
 from ncai.report.sections.training import _chart, _strengths, training
 from ncai.report.subject import Subject
 from ncai.report.words import nice, percent
-from ncai.tables.number_format import decimals_for
+from ncai.tables.inspect import decimals_for
 from report_models import one_input, one_input_subject
 
 

@@ -1,4 +1,4 @@
-"""Arguments that several commands share, and how they speak. Imports nothing heavy."""
+"""Options of the commands, and how commands print. Imports nothing heavy."""
 
 import json
 import math
@@ -46,17 +46,53 @@ Steps = Annotated[
         "start adds up to a third of it, learning the noise a tenth."
     ),
 ]
+Inference = Annotated[
+    str | None,
+    typer.Option(
+        help="marginal, iwae, ncai, ncai0, mfvi, map, hmc or hmc_marginal. Default: "
+        "marginal, or ncai with the preset paper.",
+        metavar="NAME",
+    ),
+]
+LatentDim = Annotated[
+    int,
+    typer.Option(help="Number of latent inputs; 0 is a plain BNN (ncai is then mfvi)."),
+]
+Transform = Annotated[
+    str | None,
+    typer.Option(
+        help="Learn none, log or yeo_johnson of the target; auto lets held-out rows "
+        "choose. Default: the preset's.",
+        metavar="NAME",
+    ),
+]
+Valid = Annotated[
+    str | None,
+    typer.Option(
+        help="Rows that choose among restarts: a share of those that --test leaves, or "
+        "a file. Default: each restart holds out a fold of its own (marginal), or 0.1.",
+        metavar="SHARE|FILE",
+    ),
+]
+Test = Annotated[
+    str,
+    typer.Option(
+        help="Rows held out to score the result: a share (at least 10 rows, of 50 or "
+        "more), or a file; 0 holds out none.",
+        metavar="SHARE|FILE",
+    ),
+]
 Force = Annotated[bool, typer.Option("--force", help="Replace existing files.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for a program.")]
 
 
 def tell(text: str) -> None:
-    """News and warnings, which go beside the result."""
+    """Print news or a warning to standard error, beside the result."""
     typer.echo(text, err=True)
 
 
 def print_json(found: Any) -> None:
-    """A result for a program."""
+    """Print a result for a program."""
     typer.echo(json.dumps(without_infinity(found), indent=2, allow_nan=False))
 
 

@@ -2,14 +2,22 @@
 
 import csv
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 from ncai.runtime.atomic_write import check_writable
 
 _SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600}
-# What the command calls the estimator's arguments.
+# What the commands call arguments of the estimator and of the functions for tables.
 _OPTIONS = {
+    "features": "--features",
+    "drop": "--drop",
+    "target": "--target",
+    "valid": "--valid",
+    "test": "--test",
+    "folds": "--folds",
+    "methods": "--methods",
     "inference": "--inference",
     "preset": "--preset",
     "hidden": "--hidden",
@@ -82,6 +90,20 @@ def parse_quantiles(text: str | None) -> list[float]:
     return list(dict.fromkeys(levels))
 
 
+def check_level(level: float) -> float:
+    """The probability of an interval."""
+    if not 0 < level < 1:
+        raise ValueError(f"--level {level:g} must be strictly between 0 and 1.")
+    return level
+
+
+def check_count(count: int, option: str) -> int:
+    """How many of something are wanted."""
+    if count < 0:
+        raise ValueError(f"{option} {count} must be 0 or more.")
+    return count
+
+
 def check_seed(seed: int) -> int:
     """A seed that scikit-learn takes."""
     if not 0 <= seed < 2**32:
@@ -101,6 +123,11 @@ def parse_rows(text: str, option: str) -> float | Path:
             "file."
         )
     return share
+
+
+def files_among(*given: object) -> list[Path]:
+    """The files among what was given; the rest is standard input, a share or None."""
+    return [Path(one) for one in given if isinstance(one, str | Path) and one != "-"]
 
 
 def check_output(
@@ -126,8 +153,22 @@ def check_ending(path: Path, endings: tuple[str, ...], option: str) -> None:
         raise ValueError(f"{option} {path} must end in {listed}.")
 
 
+@contextmanager
+def named_as_options() -> Iterator[None]:
+    """Errors about arguments call them by the names of the options.
+
+    Errors about a table are left alone, since its columns may have any name.
+    """
+    try:
+        yield
+    except ValueError as error:
+        if type(error) is not ValueError:
+            raise
+        raise ValueError(in_options(str(error))) from error
+
+
 def in_options(message: str) -> str:
-    """A sentence about the estimator's arguments, with the names of the options."""
+    """A sentence about arguments, with the names of the options in their place."""
 
     def rename(match):
         name, given = match.groups()

@@ -7,19 +7,17 @@ import functools
 import os
 import sys
 import warnings
-from collections.abc import Callable
-from pathlib import Path
+from collections.abc import Callable, Sequence
 from typing import Annotated
 
 import typer
 
 from ncai import __version__
-from ncai.cli._arguments import EXIT_INTERRUPTED, Force
+from ncai.cli import compare, demo, diagnose, evaluate, fit, inspect, predict
+from ncai.cli._arguments import EXIT_INTERRUPTED
 from ncai.cli.bench import add_bench
 from ncai.cli.datasets import add_datasets
-from ncai.cli.models import add_models
 from ncai.cli.study import add_study
-from ncai.cli.tables import add_tables
 from ncai.runtime.interrupt import noting_ctrl_c
 
 EXIT_ERROR = 2
@@ -43,8 +41,8 @@ def main() -> None:
     except SystemExit as end:
         if end.code != EXIT_INTERRUPTED:
             raise
-        # Threads that still compile cannot be stopped, and Python's own way out would
-        # now and then crash on them. All files are closed by now.
+        # Threads that still compile cannot be stopped, and Python's usual exit crashes
+        # on them now and then. All files are closed by now.
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(EXIT_INTERRUPTED)
@@ -55,9 +53,9 @@ def _example(*lines: str) -> str:
     return "\n".join(["\b", "Example:", *(f"  {line}" for line in lines)])
 
 
-def _command(example: str) -> Callable[[Callable[..., None]], Callable[..., None]]:
+def _add_command(function: Callable[..., None], examples: Sequence[str]) -> None:
     """Register a command whose failures are one sentence and an exit code."""
-    return lambda function: app.command(epilog=_example(example))(_guard(function))
+    app.command(epilog=_example(*examples))(_guard(function))
 
 
 def _guard(function: Callable[..., None]) -> Callable[..., None]:
@@ -72,8 +70,8 @@ def _guard(function: Callable[..., None]) -> Callable[..., None]:
             typer.echo("Stopped.", err=True)
             raise typer.Exit(EXIT_INTERRUPTED) from None
         except BrokenPipeError:
-            # The reader has left (as `| head` does). Python would complain once more
-            # when it flushes at exit, so what remains goes nowhere.
+            # The reader of a pipe is gone (as with `| head`). Python would complain
+            # again when it flushes at exit, so the rest is thrown away.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise typer.Exit(EXIT_BROKEN_PIPE) from None
         except (ValueError, OSError, MemoryError) as error:
@@ -98,7 +96,7 @@ def _fail(error: Exception) -> None:
 
 
 def _show_plain_warnings() -> None:
-    """Our own warnings as one line, without the place in the code; others as ever."""
+    """Show our own warnings as one line, without the place in the code."""
     usual = warnings.showwarning
 
     def show(message, category, *place, **named):
@@ -130,7 +128,7 @@ def _options(
             "--version",
             callback=_print_version,
             is_eager=True,
-            help="Print the version and leave.",
+            help="Print the version and exit.",
         ),
     ] = False,
 ) -> None:
@@ -141,43 +139,16 @@ def _options(
     """
 
 
-@_command("ncai demo --out pictures")
-def demo(
-    out: Annotated[
-        Path,
-        typer.Option(help="Folder that demo.png and report.html go to.", metavar="DIR"),
-    ] = Path("demo"),
-    seed: Annotated[int, typer.Option(help="Seed of the data and the fits.")] = 0,
-    quick: Annotated[
-        bool, typer.Option("--quick", help="A few steps only: a check, poor fits.")
-    ] = False,
-    force: Force = False,
-) -> None:
-    """Fit an example with a known truth, three ways; draw it and write a report.
-
-    Takes two to three minutes on two cores.
-    """
-    from rich.console import Console
-
-    from ncai.cli import _options as options
-    from ncai.cli.demo import PICTURE, REPORT, run_demo, table
-
-    for name in (PICTURE, REPORT):
-        # The folder is made by the demo, and what is not there is not replaced.
-        if (out / name).exists():
-            options.check_output(out / name, force, [])
-    rows = run_demo(out, seed, quick, _is_terminal(), lambda s: typer.echo(s, err=True))
-    Console().print(table(rows))
-    typer.echo(f"Picture: {out / PICTURE}")
-    typer.echo(f"Report:  {out / REPORT}")
-
-
-def _is_terminal() -> bool:
-    return sys.stderr.isatty()
-
-
-add_tables(app, _guard, _example)
-add_models(app, _guard, _example)
-add_datasets(app, _guard, _example)
-add_bench(app, _guard, _example)
-add_study(app, _guard, _example)
+COMMANDS = (
+    (demo.demo, demo.EXAMPLES),
+    (fit.fit, fit.EXAMPLES),
+    (compare.compare, compare.EXAMPLES),
+    (predict.predict, predict.EXAMPLES),
+    (evaluate.evaluate, evaluate.EXAMPLES),
+    (diagnose.diagnose, diagnose.EXAMPLES),
+    (inspect.inspect, inspect.EXAMPLES),
+)
+for _function, _examples in COMMANDS:
+    _add_command(_function, _examples)
+for _add_group in (add_datasets, add_bench, add_study):
+    _add_group(app, _guard, _example)

@@ -8,59 +8,56 @@ from typing import Annotated
 
 import typer
 
+Name = Annotated[str, typer.Argument(help="A name from the list.", metavar="NAME")]
+Folder = Annotated[
+    Path | None,
+    typer.Option(
+        help="Where NAME.csv goes. Default: the user cache.", metavar="FOLDER"
+    ),
+]
+Timeout = Annotated[
+    float, typer.Option(help="Seconds to wait for a server.", metavar="SECONDS")
+]
+Force = Annotated[bool, typer.Option("--force", help="Replace an existing file.")]
+
 
 def add_datasets(app: typer.Typer, guard, example) -> None:
-    """Add the commands to the main app, with its way of telling errors."""
+    """Add the commands to the main app, which decides how errors are reported."""
     datasets = typer.Typer(
         help="List and download the real data sets of the paper, and boston.",
         rich_markup_mode=None,
         no_args_is_help=True,
         epilog=example("ncai datasets list", "ncai datasets get yacht"),
     )
-
-    @datasets.command("list", epilog=example("ncai datasets list"))
-    @guard
-    def list_sets() -> None:
-        """Show the real sets: size, source, licence, and where the file is.
-
-        Files are looked for in the folder that NCAI_DATA_DIR names, then in the user
-        cache.
-        """
-        from rich.console import Console
-
-        # A pipe has no width of its own, and 80 columns would cut every path.
-        Console(width=None if sys.stdout.isatty() else 240).print(_table())
-
-    @datasets.command("get", epilog=example("ncai datasets get yacht --to data"))
-    @guard
-    def get(
-        name: Annotated[
-            str, typer.Argument(help="A name from the list.", metavar="NAME")
-        ],
-        to: Annotated[
-            Path | None,
-            typer.Option(
-                help="Where NAME.csv goes, else the user cache.", metavar="FOLDER"
-            ),
-        ] = None,
-        timeout: Annotated[
-            float,
-            typer.Option(help="Seconds to wait for a server.", metavar="SECONDS"),
-        ] = 30.0,
-        force: Annotated[
-            bool, typer.Option("--force", help="Replace an existing file.")
-        ] = False,
-    ) -> None:
-        """Download a set from UCI or OpenML, check it, and keep it as CSV."""
-        from ncai.datasets.download import download_dataset
-
-        with _bar(name, sys.stderr.isatty()) as tell:
-            path = download_dataset(
-                name, to, timeout=timeout, on_progress=tell, force=force
-            )
-        typer.echo(f"{name}: {path}")
-
+    datasets.command("list", epilog=example("ncai datasets list"))(guard(list_sets))
+    get_example = example("ncai datasets get yacht --to data")
+    datasets.command("get", epilog=get_example)(guard(get))
     app.add_typer(datasets, name="datasets")
+
+
+def list_sets() -> None:
+    """Show the real sets: size, source, licence, and where the file is.
+
+    Files are searched for in the folder that NCAI_DATA_DIR names, then in the user
+    cache.
+    """
+    from rich.console import Console
+
+    # A pipe has no width of its own, and 80 columns would cut every path.
+    Console(width=None if sys.stdout.isatty() else 240).print(_table())
+
+
+def get(
+    name: Name, to: Folder = None, timeout: Timeout = 30.0, force: Force = False
+) -> None:
+    """Download a set from UCI or OpenML, check it, and keep it as CSV."""
+    from ncai.datasets.download import download_dataset
+
+    with _bar(name, sys.stderr.isatty()) as tell:
+        path = download_dataset(
+            name, to, timeout=timeout, on_progress=tell, force=force
+        )
+    typer.echo(f"{name}: {path}")
 
 
 def _table():

@@ -1,27 +1,53 @@
 """`ncai demo`: three fits of a set with a known density; table, picture, report."""
 
+import sys
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Annotated
 
-from ncai.runtime.atomic_write import check_writable
-from ncai.study.demo.fits import (
-    LEVEL,
-    DemoFit,
-    demo_data,
-    demo_models,
-    demo_name,
-    fit_and_score,
-    white_noise_levels,
-)
+import typer
+
+from ncai.cli import _options as options
+from ncai.cli._arguments import Force, tell
 
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from ncai.study.demo.fits import DemoFit
+
+EXAMPLES = ("ncai demo --out pictures",)
 PICTURE = "demo.png"
 REPORT = "report.html"
 # Points across and up in each panel of the picture.
 _FINE, _COARSE = (240, 280), (60, 60)
+Out = Annotated[
+    Path,
+    typer.Option(help="Folder for demo.png and report.html.", metavar="DIR"),
+]
+Seed = Annotated[int, typer.Option(help="Seed of the data and the fits.")]
+Quick = Annotated[
+    bool,
+    typer.Option("--quick", help="Train for a few steps only: a check, poor fits."),
+]
+
+
+def demo(
+    out: Out = Path("demo"), seed: Seed = 0, quick: Quick = False, force: Force = False
+) -> None:
+    """Fit an example with a known truth, three ways; draw it and write a report.
+
+    Takes two to three minutes on two cores.
+    """
+    from rich.console import Console
+
+    for name in (PICTURE, REPORT):
+        # The demo makes the folder, so only existing files need a check.
+        if (out / name).exists():
+            options.check_output(out / name, force, [])
+    fits = run_demo(out, seed, quick, sys.stderr.isatty(), tell)
+    Console().print(table(fits))
+    typer.echo(f"Picture: {out / PICTURE}")
+    typer.echo(f"Report:  {out / REPORT}")
 
 
 def run_demo(
@@ -30,7 +56,7 @@ def run_demo(
     quick: bool = False,
     show: bool = False,
     tell: Callable[[str], None] = lambda text: None,
-) -> list[DemoFit]:
+) -> "list[DemoFit]":
     """Fit Heavy-Tail by three methods, score them, draw them and write a report.
 
     Args:
@@ -40,7 +66,7 @@ def run_demo(
         show: show progress bars.
         tell: called with one line before each step.
     """
-    # Matplotlib and the report are slow to import, and only the demo needs them here.
+    from ncai.study.demo.fits import demo_data, demo_models, demo_name, fit_and_score
     from ncai.study.demo.picture import draw_demo
     from ncai.study.demo.report import write_demo_report
 
@@ -59,6 +85,8 @@ def run_demo(
 
 
 def _prepare_folder(out: Path) -> Path:
+    from ncai.runtime.atomic_write import check_writable
+
     if out.exists() and not out.is_dir():
         raise ValueError(f"--out {out} is a file; name a folder.")
     out.mkdir(parents=True, exist_ok=True)
@@ -67,7 +95,7 @@ def _prepare_folder(out: Path) -> Path:
     return out
 
 
-def table(fits: list[DemoFit]) -> "Table":
+def table(fits: "list[DemoFit]") -> "Table":
     """The scores as a rich table; the caption explains the columns."""
     from rich import box
     from rich.table import Table
@@ -103,7 +131,9 @@ def table(fits: list[DemoFit]) -> "Table":
     return view
 
 
-def _caption(fits: list[DemoFit]) -> str:
+def _caption(fits: "list[DemoFit]") -> str:
+    from ncai.study.demo.fits import LEVEL, white_noise_levels
+
     hz, mi = white_noise_levels(fits)
     return (
         f"The true density scores {fits[0].true_log_likelihood:.3f}; the gap is the "

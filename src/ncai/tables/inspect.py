@@ -1,5 +1,6 @@
-"""`ncai inspect` and `ncai diagnose`: what a model file says, without running it."""
+"""What a model file says, without running the model."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
@@ -7,11 +8,6 @@ from typing import Any
 
 from ncai.estimators.model_file import flat_settings, read_file
 
-MOST_SHOWN = 30
-# Settings that a person looks for first, and those that only some methods read.
-_FIRST = ("inference", "preset", "hidden", "activation", "latent_dim", "n_restarts")
-_FIRST = (*_FIRST, "max_steps", "time_limit", "target_transform")
-_NOT_SHOWN = ("progress", "random_state", "rounding_steps")
 _LEARNED = {
     "none": "learned as it is",
     "log": "learned as its logarithm",
@@ -20,7 +16,7 @@ _LEARNED = {
 
 
 def inspect_model(path: str | Path) -> dict[str, Any]:
-    """What a model file tells of itself."""
+    """What a model file says about itself."""
     header, arrays = read_file(path)
     table = header.get("table") or {}
     preparer = table.get("preparer") or {}
@@ -56,36 +52,34 @@ def inspect_model(path: str | Path) -> dict[str, Any]:
     }
 
 
-def shown_lines(found: dict[str, Any]) -> list[tuple[str, str]]:
-    """The same for a person: labels and texts."""
-    versions = ", ".join(
-        f"{name} {number}"
-        for name, number in {"ncai": found["ncai"], **found["versions"]}.items()
-    )
-    rows = []
-    if found["num_train"]:
-        rows = [("Rows", rows_sentence(found))]
-    lines = [
-        ("File", f"{found['file']} ({found['bytes']:,} bytes)"),
-        ("Model", f"{found['estimator']}, {found['num_weights']} weights"),
-        ("Written by", versions),
-        ("Target", learned_as(found["settings"], found["target"])),
-        ("Inputs", _names(found)),
-        ("Settings", _settings_text(found["settings"])),
-        ("Seed", "none given" if found["seed"] is None else str(found["seed"])),
-        *rows,
-        *zip(("Stages", *[""] * 9), found["stop_reasons"], strict=False),
-        *([("Note", found["cut_short"])] if found["cut_short"] else []),
-        *zip(("Warnings", *[""] * 99), found["warnings"], strict=False),
-    ]
-    if found["diagnosis"]:
-        lines += [
-            ("Latent", found["diagnosis"].get("independence_verdict", "")),
-            ("", found["diagnosis"].get("prior_verdict", "")),
-        ]
-    if found["command"]:
-        lines.append(("Command", found["command"]))
-    return lines
+def diagnose_model(path: str | Path):
+    """The diagnosis that a file keeps, or else one of the training rows it keeps."""
+    header, arrays = read_file(path)
+    if (header.get("dims") or [0, 0])[1] == 0:
+        raise ValueError(f"{path} has no z to diagnose: its latent_dim is 0.")
+    kept = (header.get("table") or {}).get("diagnosis")
+    if kept:
+        from ncai.diagnostics.latent_diagnosis import LatentDiagnosis
+
+        names = {field.name for field in fields(LatentDiagnosis)}
+        if names <= set(kept):
+            # What JSON has no word for was infinite.
+            values: dict[str, Any] = {
+                name: float("inf") if kept[name] in (None, "inf") else kept[name]
+                for name in names
+            }
+            return LatentDiagnosis(**values)
+    if "training.inputs" not in arrays:
+        raise ValueError(
+            f"{path} keeps neither a diagnosis nor the training rows: fit it with "
+            "`ncai fit` to the end, or save it with include_training=True."
+        )
+    from ncai.estimators.bnn_lv import BNNLVRegressor
+
+    return BNNLVRegressor.load(path).diagnose()
+
+
+# ----- Sentences and numbers that commands and reports share --------------------------
 
 
 def rows_sentence(counts: Mapping[str, Any]) -> str:
@@ -94,7 +88,7 @@ def rows_sentence(counts: Mapping[str, Any]) -> str:
     if counts.get("num_valid"):  # files of earlier versions have none
         parts.append(f"{counts['num_valid']} to choose among restarts")
     if counts["num_test"]:
-        parts.append(f"{counts['num_test']} kept apart to score the result")
+        parts.append(f"{counts['num_test']} held out to score the result")
     return ", ".join(parts)
 
 
@@ -132,51 +126,10 @@ def cut_short(stop_reasons: Sequence[str], num_steps: int | None) -> str | None:
     )
 
 
-def _settings_text(settings: Mapping[str, Any]) -> str:
-    """Settings that the method reads, the main ones first."""
-    names = [*_FIRST, *(name for name in settings if name not in _FIRST)]
-    return ", ".join(
-        f"{name}={_plain(settings[name])}"
-        for name in names
-        if settings.get(name) is not None and name not in _NOT_SHOWN
-    )
-
-
-def _plain(value: Any) -> str:
-    """Without blanks, as an option takes it: 50,50."""
-    return ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
-
-
-def _names(found: dict[str, Any]) -> str:
-    names = found["inputs"]
-    if not names:
-        return f"{found['num_inputs']}, without names"
-    more = f", and {len(names) - MOST_SHOWN} more" if len(names) > MOST_SHOWN else ""
-    return f"{len(names)}: {', '.join(names[:MOST_SHOWN])}{more}"
-
-
-def diagnose_model(path: str | Path):
-    """The diagnosis that a file keeps, or else one of the training rows it keeps."""
-    header, arrays = read_file(path)
-    if (header.get("dims") or [0, 0])[1] == 0:
-        raise ValueError(f"{path} has no z to diagnose: its latent_dim is 0.")
-    kept = (header.get("table") or {}).get("diagnosis")
-    if kept:
-        from ncai.diagnostics.latent_diagnosis import LatentDiagnosis
-
-        names = {field.name for field in fields(LatentDiagnosis)}
-        if names <= set(kept):
-            # What JSON has no word for was infinite.
-            values: dict[str, Any] = {
-                name: float("inf") if kept[name] in (None, "inf") else kept[name]
-                for name in names
-            }
-            return LatentDiagnosis(**values)
-    if "training.inputs" not in arrays:
-        raise ValueError(
-            f"{path} keeps neither a diagnosis nor the training rows: fit it with "
-            "`ncai fit` to the end, or save it with include_training=True."
-        )
-    from ncai.estimators.bnn_lv import BNNLVRegressor
-
-    return BNNLVRegressor.load(path).diagnose()
+def decimals_for(values) -> int:
+    """Decimals that suit a column of numbers: about four digits of the largest."""
+    sizes = [abs(value) for value in values if value is not None]
+    largest = max((size for size in sizes if math.isfinite(size)), default=1.0)
+    if 0 < largest < 0.1:
+        return min(2 - math.floor(math.log10(largest)), 12)
+    return max(0, 3 - max(0, math.floor(math.log10(max(largest, 1.0)))))

@@ -1,4 +1,4 @@
-"""`ncai predict` and `ncai evaluate`: a model on the rows of a table, in pieces.
+"""Predictions and scores of the rows of a table, piece by piece.
 
 A row's prediction does not depend on the piece it is in, so that a table larger than
 memory gives what a small one would.
@@ -67,13 +67,13 @@ class Pieces:
             first_row += len(frame)
 
     def remarks(self) -> list[str]:
-        """Sentences on what the model had not seen, and on numbers to be wary of."""
+        """Sentences on what the model had not seen, and on numbers to doubt."""
         remarks = tell_surprises(self.surprises)
         if self.num_rare:
             remarks.append(
                 f"in {self.num_rare} of {self.num_rows} rows a few rare draws far out "
-                "make up most of std (and of its parts); the interval and quantiles "
-                "say how wide the density is."
+                "make up most of std (and of its parts); use the interval or quantiles "
+                "to see how wide the density is."
             )
         return remarks
 
@@ -82,10 +82,6 @@ def predict_pieces(
     model_path: Path, data: str | Path, wanted: Wanted
 ) -> tuple[Pieces, Iterator[pd.DataFrame]]:
     """Tables of predictions, one after another."""
-    if not 0 < wanted.level < 1:
-        raise ValueError(f"--level {wanted.level:g} must be strictly between 0 and 1.")
-    if wanted.samples < 0:
-        raise ValueError(f"--samples {wanted.samples} must be 0 or more.")
     pieces = Pieces(TableModel.load(model_path), data)
     return pieces, _prediction_tables(pieces, wanted)
 
@@ -131,12 +127,12 @@ def score_table_rows(
     if target is None:
         raise ValueError(
             f"{model_path} was not made by `ncai fit`, so it does not know the name "
-            "of its target: give --target."
+            "of its target: give it, as target=COLUMN."
         )
     inputs = list(getattr(model.preparer, "feature_names_in_", ()))
     if target != known and target in inputs:
         raise ValueError(
-            f"--target {target} is an input of {model_path}, which predicts {known}."
+            f"target={target} is an input of {model_path}, which predicts {known}."
         )
     if not model.estimator.single_output_:
         raise ValueError(f"{model_path} has several outputs; evaluate takes one.")

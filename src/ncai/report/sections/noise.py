@@ -18,7 +18,7 @@ from ncai.report.draw.svg import Chart, number
 from ncai.report.sections.data import row_titles
 from ncai.report.subject import Method, Subject, shared
 from ncai.report.words import fixed, nice
-from ncai.tables.number_format import decimals_for
+from ncai.tables.inspect import decimals_for
 
 # Inputs that get a picture of their own, and inputs in the table of importances.
 MOST_FEATURES = 4

@@ -19,7 +19,7 @@ from ncai.report.draw.svg import Chart
 from ncai.report.subject import Subject, shared
 from ncai.report.words import count, fixed, nice, percent, short
 from ncai.stats.scores import pit_uniformity
-from ncai.tables.number_format import decimals_for
+from ncai.tables.inspect import decimals_for
 
 LEVELS = (0.5, 0.8, 0.95)
 # Three levels are tested, so each one has a stricter level of its own.

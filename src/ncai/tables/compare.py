@@ -1,24 +1,27 @@
-"""`ncai compare`: our methods and other people's on the same folds of a table."""
+"""Our methods and other people's, fitted and scored on the same folds of a table."""
 
+import json
 import time
 import warnings
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from ncai.comparison.peers.registry import installed_peers
+from ncai.comparison.peers import installed_peers
 from ncai.diagnostics.evaluation import MAIN_SCORES, average_scores, row_scores
 from ncai.predictive.simple import Predictions
 from ncai.preprocessing.columns.notes import tell_surprises
 from ncai.preprocessing.table_preparer import TablePreparer
 from ncai.runtime.atomic_write import replacing
-from ncai.tables.columns import numbers, table_name
-from ncai.tables.fit import choose_columns, require_rows
-from ncai.tables.read import TableError, read_table
+from ncai.tables.columns import table_name
+from ncai.tables.fit import TableSource
+from ncai.tables.read import TableError
 
+Rows = tuple[np.ndarray, np.ndarray]  # inputs and targets
 OWN = {
     "BNN": {"latent_dim": 0, "inference": "mfvi"},
     "MFVI": {"inference": "mfvi"},
@@ -63,74 +66,93 @@ def choose_methods(
     unknown = [name for name in wanted if name.lower() not in known.keys() | absent]
     if unknown:
         names = [*(method.name for method in methods), *missing]
-        raise ValueError(f"--methods {unknown[0]!r} must be among {', '.join(names)}.")
+        raise ValueError(f"methods={unknown[0]!r} must be among {', '.join(names)}.")
     chosen = [known[name.lower()] for name in wanted if name.lower() in known]
     lacking = [name for name in missing if name.lower() in map(str.lower, wanted)]
     return chosen, lacking
 
 
-def compare_table(
-    path: str | Path,
-    target: str,
-    columns: tuple[Sequence[str] | None, Sequence[str] | None],
-    methods: Sequence,
-    folds: int,
-    seed: int,
-    tell: Callable[[str], None],
-    note: str = "",
+@dataclass(frozen=True)
+class Folds:
+    """A table, its rows in random order cut into parts of equal size."""
+
+    source: TableSource
+    inputs: pd.DataFrame
+    targets: np.ndarray
+    parts: Sequence[np.ndarray]
+
+
+def read_folds(source: TableSource, num_folds: int, seed: int) -> Folds:
+    """Read a table and split it; refuses what cannot be compared on."""
+    frame, names, targets = source.read()
+    if not 2 <= num_folds <= len(frame) // 2:
+        raise ValueError(
+            f"folds={num_folds} must be from 2 to {max(2, len(frame) // 2)}, since "
+            f"{table_name(source.path)} has {len(frame)} rows."
+        )
+    order = np.random.default_rng(seed).permutation(len(frame))
+    inputs: Any = frame[names]
+    return Folds(source, inputs, targets, np.array_split(order, num_folds))
+
+
+def score_folds(
+    folds: Folds, methods: Sequence[Any], tell: Callable[[str], None]
 ) -> pd.DataFrame:
     """A row of scores for each method and fold; a fit that fails says why.
 
-    `note` is told when all is found to be in order, before the work.
+    Args:
+        folds: the rows.
+        methods: what to fit to all parts but one and score on that one.
+        tell: called with one line before each fit, and on what is new in a fold.
     """
-    frame = read_table(path)
-    names = choose_columns(frame, target, *columns, path)
-    targets = numbers(frame.loc[:, target], path)
-    require_rows(frame, path)
-    if not 2 <= folds <= len(frame) // 2:
-        raise ValueError(
-            f"--folds {folds} must be from 2 to {max(2, len(frame) // 2)}, since "
-            f"{table_name(path)} has {len(frame)} rows."
-        )
-    if note:
-        tell(note)
-    order = np.random.default_rng(seed).permutation(len(frame))
-    parts = np.array_split(order, folds)
     results = []
-    for number, held in enumerate(parts, start=1):
-        kept = np.setdiff1d(order, held)
-        try:
-            preparer = TablePreparer().fit(frame.iloc[kept][names])
-            prepared, new = preparer.prepare(frame[names])
-            inputs = prepared.to_numpy()
-        except ValueError as error:
-            raise TableError(f"{table_name(path)}: {error}") from None
-        for sentence in tell_surprises(new):
-            tell(f"Fold {number} of {folds}: {sentence}")
+    for number, held in enumerate(folds.parts, start=1):
+        place = f"Fold {number} of {len(folds.parts)}"
+        kept = np.setdiff1d(np.arange(len(folds.targets)), held)
+        train, test, surprises = _prepared(folds, kept, held)
+        for sentence in surprises:
+            tell(f"{place}: {sentence}")
         for method in methods:
-            tell(f"Fold {number} of {folds}: {method.name}")
-            found = _one_fit(method, inputs, targets, kept, held)
+            tell(f"{place}: {method.name}")
+            found = _one_fit(method, train, test)
             results.append({"method": method.name, "fold": number, **found})
     return pd.DataFrame(results)
 
 
-def _one_fit(method, inputs, targets, kept, held) -> dict[str, Any]:
+def _prepared(
+    folds: Folds, kept: np.ndarray, held: np.ndarray
+) -> tuple[Rows, Rows, list[str]]:
+    """Rows to train on and to score, and what is new in the latter."""
+    preparer = TablePreparer()
+    try:
+        train = preparer.fit_prepare(folds.inputs.iloc[kept])
+        test, new = preparer.prepare(folds.inputs.iloc[held])
+    except ValueError as error:
+        raise TableError(f"{table_name(folds.source.path)}: {error}") from None
+    pairs = [
+        (part.to_numpy(), folds.targets[rows])
+        for part, rows in ((train, kept), (test, held))
+    ]
+    return *pairs, tell_surprises(new)  # pyright: ignore
+
+
+def _one_fit(method, train: Rows, test: Rows) -> dict[str, Any]:
     from ncai.training.driver import FitFailedError
 
-    # Other libraries fail in ways of their own; of ours only a fit that got nowhere is
-    # a result, anything else is a wrong setting or a bug.
+    # Other libraries may fail in any way. Of our own methods only a fit without a
+    # result counts as a failed one; anything else is a wrong setting or a bug.
     failures = FitFailedError if isinstance(method, OwnMethod) else Exception
     started = time.monotonic()
     with warnings.catch_warnings():
-        # Of scikit-learn's checks, of numbers that overflow in a fit that then fails,
-        # and the like: in code that is not ours.
+        # Warnings from other libraries, such as numbers that overflow in a fit that
+        # then fails.
         warnings.simplefilter("ignore", FutureWarning)
         warnings.simplefilter("ignore", DeprecationWarning)
         if not isinstance(method, OwnMethod):
             warnings.simplefilter("ignore", RuntimeWarning)
         try:
-            method.fit(inputs[kept], targets[kept])
-            rows = row_scores(method.predict(inputs[held]), targets[held])
+            method.fit(*train)
+            rows = row_scores(method.predict(test[0]), test[1])
         except failures as error:
             return {"failure": " ".join(str(error).split())[:200] or "it failed"}
     seconds = time.monotonic() - started
@@ -190,3 +212,19 @@ def draw_comparison(summary: pd.DataFrame, path: Path, title: str) -> None:
             figure.savefig(temporary, dpi=150, format="png")
     finally:
         plt.close(figure)
+
+
+def write_comparison(results: pd.DataFrame, summary: pd.DataFrame, path: Path) -> None:
+    """Scores of every fold as CSV, or those and the summary as JSON."""
+    with replacing(path) as temporary:
+        if path.suffix.lower() == ".csv":
+            results.to_csv(temporary, index=False)
+            return
+        parts = {"folds": results, "summary": summary}
+        content = {name: records(part) for name, part in parts.items()}
+        temporary.write_text(json.dumps(content, indent=2) + "\n", encoding="utf-8")
+
+
+def records(frame: pd.DataFrame) -> list[dict[str, Any]]:
+    """The rows of a table as JSON has them."""
+    return json.loads(str(frame.to_json(orient="records")))
