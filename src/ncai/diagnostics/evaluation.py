@@ -1,4 +1,4 @@
-"""Scores of predictive distributions: per row, on average, and how sure that is."""
+"""Scores of predictive distributions: for each row, on average, and their intervals."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -10,15 +10,15 @@ from ncai.predictive.simple import Predictions
 from ncai.stats.scores import pit_uniformity
 
 LEVELS = (0.5, 0.8, 0.95)
-# What a table of methods shows; larger is better for the first alone.
+# The scores that tables of methods show. Only for the first one larger is better.
 MAIN_SCORES = ("log_likelihood", "crps", *(f"coverage_{100 * p:.0f}" for p in LEVELS))
 
 
 def row_scores(predictions: Predictions, targets: np.ndarray) -> dict[str, np.ndarray]:
-    """The scores of each row, [N] each; averages of them are the metrics.
+    """The scores of each row, [N] each; the metrics are their averages.
 
-    Intervals of a rounded y end at values that it has, and hold more than their level.
-    Coverage is then told by PIT values: a row at an end counts in part, at random.
+    Intervals of a rounded y end at possible values and so cover more than their level.
+    Coverage then comes from PIT values: a row at an end counts as covered at random.
     """
     y = np.asarray(targets, np.float64)
     error = y - predictions.mean()
@@ -46,7 +46,7 @@ def row_scores(predictions: Predictions, targets: np.ndarray) -> dict[str, np.nd
 
 
 def average_scores(rows: Mapping[str, np.ndarray]) -> dict[str, float]:
-    """The metrics of rows: averages, and the root of the mean squared error."""
+    """The metrics: averages over rows, and the root of the mean squared error."""
     scores = {
         _METRICS.get(name, name): float(np.mean(values))
         for name, values in rows.items()
@@ -62,7 +62,7 @@ def bootstrap_intervals(
     seed: int = 0,
     level: float = 0.95,
 ) -> dict[str, tuple[float, float]]:
-    """Percentile intervals of the metrics, over rows drawn anew with replacement."""
+    """Percentile bootstrap intervals of the metrics, from resampled rows."""
     names = [name for name in rows if name != "pit"]
     table = np.stack([rows[name] for name in names], axis=1)
     rng = np.random.default_rng(seed)
@@ -84,7 +84,7 @@ def bootstrap_intervals(
 def evaluate_rows(
     rows: Mapping[str, np.ndarray], num_resamples: int = 1000, seed: int = 0
 ) -> dict[str, Any]:
-    """All metrics with their intervals, and the test of calibration."""
+    """All metrics with their intervals, and a test of calibration."""
     scores = average_scores(rows)
     intervals = bootstrap_intervals(rows, num_resamples, seed)
     pit = pit_uniformity(rows["pit"])
@@ -106,7 +106,7 @@ def evaluate_rows(
 def paired_difference(
     ours: np.ndarray, theirs: np.ndarray, num_resamples: int = 2000, seed: int = 0
 ) -> tuple[float, float, float]:
-    """Mean of ours minus theirs on the same rows, and its 95% bootstrap interval."""
+    """Mean of ours minus theirs on the same rows, with its 95 % bootstrap interval."""
     difference = np.asarray(ours) - np.asarray(theirs)
     rng = np.random.default_rng(seed)
     means = [
