@@ -41,7 +41,9 @@ def linear_predictive(transform, num_draws=1, inputs=((-1.0,), (0.0,), (2.0,))):
         network=network,
         inputs=np.asarray(inputs),
         draws=draws,
-        target_map=TargetMap([LOG_SHIFT], [LOG_SCALE], transform, Lattice.none(1)),
+        target_map=TargetMap(
+            np.array([LOG_SHIFT]), np.array([LOG_SCALE]), transform, Lattice.none(1)
+        ),
         num_latent_draws=1,
         single_output=True,
     )

@@ -2,7 +2,6 @@
 
 import copy
 import functools
-from typing import Self
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -94,7 +93,7 @@ class PredictiveDistribution:
             f"latent_draws={num_latent})"
         )
 
-    def __getitem__(self, index) -> Self:
+    def __getitem__(self, index) -> "PredictiveDistribution":
         """The rows that `index` (number, slice, mask or list of numbers) picks."""
         rows = np.atleast_1d(np.arange(len(self))[index])
         part = copy.copy(self)
@@ -103,7 +102,7 @@ class PredictiveDistribution:
         part._row_ids = self._row_ids[rows]
         return part
 
-    def starting_at(self, row: int) -> Self:
+    def starting_at(self, row: int) -> "PredictiveDistribution":
         """The same rows, numbered from `row` on: a piece of a longer table.
 
         Samples then are what they would be had the whole table been predicted at once.

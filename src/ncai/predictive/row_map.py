@@ -8,7 +8,6 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
-from typing import Self
 
 import jax
 import jax.numpy as jnp
@@ -65,7 +64,7 @@ class Mixtures:
         draws: WeightDraws,
         num_latent: int,
         inputs: ArrayLike,
-    ) -> Self:
+    ) -> "Mixtures":
         """With `num_latent` evenly spread values of z for each weight draw."""
         nodes = latent_nodes(len(draws.weights), num_latent, network.latent_dim)
         return cls(network, draws, nodes, _checked_inputs(inputs, network.input_dim))
@@ -73,9 +72,9 @@ class Mixtures:
     def __len__(self) -> int:
         return len(self.inputs)
 
-    def pick(self, rows) -> Self:
+    def pick(self, rows) -> "Mixtures":
         """Only these rows."""
-        return type(self)(self.network, self.draws, self.nodes, self.inputs[rows])
+        return Mixtures(self.network, self.draws, self.nodes, self.inputs[rows])
 
 
 def _checked_inputs(inputs: ArrayLike, input_dim: int) -> Float[np.ndarray, "N D"]:

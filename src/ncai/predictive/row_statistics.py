@@ -198,15 +198,18 @@ def statistics_of(target_map: TargetMap) -> TargetStatistics:
     - Rounded: moments are those before rounding plus what rounding adds to an even
       sample of y. The CRPS is that of the sample, rounded.
     """
-    name, ones = target_map.transform.name, np.ones(target_map.num_outputs)
+    name, one = target_map.transform.name, np.ones(target_map.num_outputs)
     if target_map.rounded.any():
-        origin = target_map.lattice.origin
-        shared = _rounding_constants(target_map)
-        return TargetStatistics(*_ROUNDED[name], shared, origin, ones)
+        moments, parts, crps = _ROUNDED[name]
+        shared, offset = _rounding_constants(target_map), target_map.lattice.origin
+        return TargetStatistics(moments, parts, crps, shared, offset, one)
     if target_map.is_linear:
-        return TargetStatistics(*_LINEAR, (), target_map.shift, target_map.scale)
+        moments, parts, crps = _LINEAR
+        shift, scale = target_map.shift, target_map.scale
+        return TargetStatistics(moments, parts, crps, (), shift, scale)
+    moments, parts, crps = _TRANSFORMED[name]
     shared = transform_constants(target_map)
-    return TargetStatistics(*_TRANSFORMED[name], shared, 0 * ones, ones)
+    return TargetStatistics(moments, parts, crps, shared, 0 * one, one)
 
 
 def transform_constants(target_map: TargetMap) -> tuple[np.ndarray, ...]:
@@ -293,9 +296,10 @@ def _rounded_moments(name, means, noise_std, row, shared):
     within, between, centre = _rounded_parts(name, means, noise_std, row, shared)
     sample, rounded = _rounded_sample(name, means, noise_std, shared)
     sample, rounded = sample - centre, rounded - centre
-    # The sample says what rounding adds; the exact moments carry the rest.
+    # The sample says what rounding adds; the exact moments carry the rest. Squares are
+    # not subtracted from each other, which would cost digits if they are large.
     moved = (rounded - sample).mean(0)
-    widened = (jnp.square(rounded) - jnp.square(sample)).mean(0)
+    widened = ((rounded - sample) * (rounded + sample)).mean(0)
     variance = within + between + widened - jnp.square(moved)
     return centre + moved, jnp.maximum(variance, 0)
 

@@ -6,7 +6,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float, Int, UInt
 
 from ncai.model.latent_nodes import latent_nodes
 from ncai.predictive.row_map import (
@@ -38,7 +38,7 @@ def checked_seed(value: Any) -> int:
 
 
 def sample_rows(
-    mixtures: Mixtures, row_ids: Int[np.ndarray, "N"], num_samples: int, seed: int
+    mixtures: Mixtures, row_ids: UInt[np.ndarray, "N"], num_samples: int, seed: int
 ) -> Float[np.ndarray, "N n L"]:
     """Independent draws of y: new W, new z from its prior and new noise each time."""
     network, inputs = mixtures.network, mixtures.inputs
@@ -83,7 +83,7 @@ def _sample_chunk(network, num_samples, draws, key, rows, count):
 
 def sample_functions(
     mixtures: Mixtures,
-    row_ids: Int[np.ndarray, "N"],
+    row_ids: UInt[np.ndarray, "N"],
     num_samples: int,
     seed: int,
     latent: str,

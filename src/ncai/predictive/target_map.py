@@ -7,7 +7,6 @@ of y. Each of these steps may be the identity.
 
 import reprlib
 from dataclasses import dataclass
-from typing import Self
 
 import numpy as np
 from jaxtyping import Float
@@ -50,14 +49,14 @@ class TargetMap:
             raise ValueError(f"scale={self.scale.tolist()} must be positive.")
 
     @classmethod
-    def linear(cls, shift: ArrayLike, scale: ArrayLike) -> Self:
+    def linear(cls, shift: ArrayLike, scale: ArrayLike) -> "TargetMap":
         """Y = shift + scale * u, neither transformed nor rounded."""
-        shift = np.asarray(shift, np.float64).reshape(-1)
+        shift, scale = np.atleast_1d(np.asarray(shift, float), np.asarray(scale, float))
         transform = TargetTransform("none", np.ones(shift.size))
-        return cls(shift, np.asarray(scale), transform, Lattice.none(shift.size))
+        return cls(shift, scale, transform, Lattice.none(shift.size))
 
     @classmethod
-    def of(cls, scaling: Scaling) -> Self:
+    def of(cls, scaling: Scaling) -> "TargetMap":
         """The map back from the units of training that a scaling has learned."""
         return cls(
             scaling.target_shift,
@@ -105,14 +104,14 @@ class TargetMap:
             )
         return asked
 
-    def of_output(self, output: int) -> Self:
+    def of_output(self, output: int) -> "TargetMap":
         """The map of one output alone."""
         transform = self.transform
         lower, upper = (
             np.broadcast_to(bound, self.shift.shape)[[output]]
             for bound in (transform.lower, transform.upper)
         )
-        return type(self)(
+        return TargetMap(
             self.shift[[output]],
             self.scale[[output]],
             TargetTransform(transform.name, transform.powers[[output]], lower, upper),
