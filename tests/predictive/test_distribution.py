@@ -243,6 +243,11 @@ def test_density_on_a_grid_is_the_density_at_each_value():
     for column in np.flatnonzero(near):
         expected = predictive.log_prob(np.full(3, values[column]))
         np.testing.assert_allclose(grid[:, column], expected, rtol=1e-5)
+    own = np.stack([values, values + 0.1, values - 0.2])
+    found = predictive.log_prob_grid(own)
+    for row in range(3):
+        expected = predictive[row].log_prob_grid(own[row])[0]
+        np.testing.assert_allclose(found[row], expected, rtol=1e-5, atol=1e-5)
     fine = np.linspace(-10, 16, 4001)
     mass = np.trapezoid(np.exp(predictive.log_prob_grid(fine)), fine, axis=1)
     np.testing.assert_allclose(mass, 1, atol=1e-4)

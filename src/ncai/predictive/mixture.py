@@ -84,8 +84,8 @@ def log_components(
     means: Float[Array, "S M L"],
     noise_std: Float[Array, "S L"],
     targets: Float[Array, "L"],
-) -> Float[Array, "S M"]:
-    """Log density of the targets under each component."""
+) -> Float[Array, "A B"]:
+    """Log density of the targets under each component, laid out as by `one_output`."""
     log_parts = jnp.zeros((), means.dtype)
     for output in range(means.shape[-1]):
         mean, std = one_output(means, noise_std, output)
@@ -215,7 +215,7 @@ def quantile(
 
 def thinned(
     means: Float[Array, "A B"], noise_std: Float[Array, "A #B"], size: int
-) -> tuple[Float[Array, "1 size"], Float[Array, "1 size"]]:
+) -> tuple[Float[Array, "C D"], Float[Array, "C #D"]]:
     """A mixture of at most `size` components that is much like the whole one."""
     if means.size <= size:
         return means, noise_std
