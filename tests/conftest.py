@@ -1,6 +1,7 @@
 """Fixtures that more than one file uses, and one thing that every process needs."""
 
 import signal
+from dataclasses import replace
 from pathlib import Path
 
 import jax
@@ -51,15 +52,14 @@ def x64():
 @pytest.fixture
 def short_fits(monkeypatch):
     """Few steps, restarts and draws, where the code is tested and not the fits."""
-    from ncai import BNNLVRegressor
-    from ncai.fitting import settings
+    from ncai.inference.registry import METHODS
 
-    for preset in (settings.PRESETS["default"], *settings.METHOD_PRESETS.values()):
-        if "max_steps" in preset:
-            monkeypatch.setitem(preset, "max_steps", 60)
-        if "latent_hidden" in preset:  # one network to compile in place of two
-            monkeypatch.setitem(preset, "latent_hidden", (20,))
-    defaults = BNNLVRegressor.__init__.__kwdefaults__
-    quick = {"n_restarts": 2, "n_weight_draws": 16, "n_latent_draws": 8}
-    for name, value in quick.items():
-        monkeypatch.setitem(defaults, name, value)
+    for method in METHODS.values():
+        usual = method.presets["default"]
+        network = usual.network
+        if network.latent_hidden == "auto":  # one network to compile in place of two
+            network = replace(network, latent_hidden=(20,))
+        quick = replace(usual, network=network, max_steps=60, n_restarts=2)
+        monkeypatch.setitem(method.presets, "default", quick)
+        for name, value in (("n_weight_draws", 16), ("n_latent_draws", 8)):
+            monkeypatch.setitem(method.__init__.__kwdefaults__, name, value)
