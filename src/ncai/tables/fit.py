@@ -236,16 +236,17 @@ def fit_table(
         valid = {"X_valid": tables.valid.inputs, "y_valid": tables.valid.targets}
     estimator = BNNLVRegressor().set_params(**settings)
     estimator.fit(tables.train.inputs, tables.train.targets, **valid)
-    record = FitRecord(tables.target, command, **_row_counts(tables, estimator))
-    return TableModel(tables.preparer, estimator, record)
+    return TableModel(tables.preparer, estimator, _record(tables, estimator, command))
 
 
-def _row_counts(tables: FitTables, estimator: "BNNLVRegressor") -> dict[str, int]:
-    """How many rows were used for what."""
+def _record(
+    tables: FitTables, estimator: "BNNLVRegressor", command: str | None
+) -> FitRecord:
+    """What is known before the scores: how many rows were used for what."""
     trained = estimator.train_index_
     num_train = 0 if trained is None else len(trained)
     num_valid = len(tables.train) - num_train
     if tables.valid is not None:
         num_valid = len(tables.valid)
     num_test = 0 if tables.test is None else len(tables.test)
-    return {"num_train": num_train, "num_valid": num_valid, "num_test": num_test}
+    return FitRecord(tables.target, command, num_train, num_valid, num_test)

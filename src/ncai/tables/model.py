@@ -25,8 +25,15 @@ _A_TABLE = "the table"  # one that has no file name
 class Preparer(Protocol):
     """The way from a table to the inputs of an estimator."""
 
-    columns_used: Any  # names, or None where all columns are used in their order
-    text_columns: Any  # columns that a reader of text files should leave as text
+    @property
+    def columns_used(self) -> Sequence[str] | None:
+        """Names of the columns; None where all are used, in their order."""
+        ...
+
+    @property
+    def text_columns(self) -> Sequence[str]:
+        """Columns that a reader of text files should leave as text."""
+        ...
 
     def prepare(self, X: Any) -> tuple[Any, list[Surprise]]:
         """The inputs, and what the training rows did not have."""

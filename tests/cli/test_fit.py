@@ -1,0 +1,311 @@
+"""`ncai fit`: what a person sees, and what they find on disk afterwards."""
+
+import json
+import signal
+import subprocess
+import sys
+
+import pytest
+
+from command_line import QUICK, refused, run
+from ncai import BNNLVRegressor, TableModel
+from ncai.preprocessing.table_preparer import TablePreparer
+from ncai.report.subject import Subject
+from ncai.tables import fit as table_fit
+from ncai.training.driver import FitFailedError
+
+
+def fitted(folder):
+    return json.loads((folder / "fit.json").read_text())
+
+
+def test_fit_tells_what_it_did(trained):
+    folder, result = trained
+    assert (folder / "m.ncai").is_file()
+    for text in (
+        *("2 inputs", "a number, used as it is", "45 trained on"),
+        *("5 to choose", "10 held out", "step limit", "Latent", "Verdict"),
+        *("Linear, constant noise", "Network, constant noise", "Density of y alone"),
+    ):
+        assert text in result.stdout
+    assert f"Model: {folder / 'm.ncai'}" in result.stdout
+    assert result.stderr == ""
+
+
+def test_fit_prints_json_for_a_program(folder):
+    found = fitted(folder)
+    assert found["columns"]["land"] == "dropped: it has the same value in every row"
+    assert "town=Ulm" in found["inputs"]
+    counts = [found[f"num_{part}"] for part in ("train", "valid", "test")]
+    assert counts == [54, 6, 10]
+    names = [score["name"] for score in found["scores"]]
+    assert names[0] == "BNN+LV, MFVI"
+    assert len(names) == 4
+    for score in found["scores"]:
+        assert {"log_likelihood", "crps", "coverage_50", "coverage_95"} <= set(score)
+    assert "white noise" in found["diagnosis"]["independence_verdict"]
+
+
+def test_scores_are_of_rows_that_nothing_was_fitted_to(folder, houses):
+    """Computed anew from the file, on the rows the split left out."""
+    held = table_fit.choose_test_rows(70, 0.1, seed=0)
+    model = BNNLVRegressor.load(folder / "h.ncai")
+    trained = houses.iloc[:70].drop(index=held)
+    preparer = TablePreparer().fit(trained.drop(columns="price"))
+    test = houses.iloc[held]
+    score = model.log_score(preparer.prepare(test)[0], test["price"])
+    ours = fitted(folder)["scores"][0]["log_likelihood"]
+    assert ours == pytest.approx(score, rel=1e-5)
+
+
+def test_files_can_choose_the_restart_and_score(folder, tmp_path):
+    source = table_fit.TableSource(folder / "houses.csv", "price", drop=["land"])
+    other = folder / "new.csv"
+    tables = table_fit.load_tables(source, other, other, seed=0)
+    assert (len(tables.train), len(tables.valid), len(tables.test)) == (70, 20, 20)
+    assert list(tables.train.inputs) == list(tables.test.inputs)
+    (tmp_path / "other.csv").write_text("size,price\n1,2\n")
+    result = run(
+        *("fit", folder / "houses.csv", "--target", "price"),
+        *("--test", tmp_path / "other.csv", "--out", tmp_path / "m.ncai"),
+    )
+    assert refused(result, "other.csv has no columns 'town', 'age', 'sold'")
+
+
+def test_a_report_must_have_a_place(folder, tmp_path):
+    usual = ["fit", folder / "houses.csv", "--target", "price"]
+    usual += ["--out", tmp_path / "m.ncai"]
+    (tmp_path / "r.html").write_text("mine")
+    assert refused(run(*usual, "--report", tmp_path / "r.html"), "r.html", "--force")
+    both = ("--out", tmp_path / "m.html", "--report", tmp_path / "m.html")
+    assert refused(run(*usual, *both), "also --out")
+    assert (tmp_path / "r.html").read_text() == "mine"
+
+
+BAD_TABLES = {
+    "text.csv": ("a,y\n1,2\n2,red\n3,4\n", ["'y'", "'red'", "row 2", "numbers"]),
+    "gap.csv": (
+        "a,y\n1,2\n2,\n3,4\n",
+        ["'y'", "1 missing value, in row 2", "fill it in or remove that row."],
+    ),
+    "gap_y.csv": (
+        "a,y\n1,2\n2,\n3,NA\n",
+        ["'y'", "2 missing values", "row 2", "fill them in or remove those rows."],
+    ),
+    "yes.csv": ("a,y\n2,True\n3,False\n4,True\n", ["'y'", "'True'"]),
+    "inf.csv": ("a,y\n1,2\ninf,3\n3,4\n", ["'a'", "'inf'", "row 2"]),
+    "inf_y.csv": ("a,y\n1,2\n3,inf\n3,4\n", ["'y'", "'inf'", "row 2"]),
+    "huge.csv": ("a,y\n1,2\n1e300,3\n3,4\n", ["'a'", "row 2", "below 1e+100 only"]),
+    "huge_y.csv": ("a,y\n1,2\n2,1e300\n", ["'y'", "row 2", "below 1e+100 only"]),
+    "comma_y.csv": (
+        'a,y\n1,"1,5"\n2,"2,25"\n3,"7"\n',
+        ["'y'", "'1,5' in row 1", "numbers with a decimal comma: write 1234.5"],
+    ),
+    "euro_y.csv": ("a,y\n1,€5\n2,€6\n", ["looks like numbers with '€'"]),
+    "flat.csv": ("a,y\n1,2\n1,3\n1,4\n", ["no column is left", "constant"]),
+    "names.parquet": ("a,y\n1,2\n", ["cannot be read as Parquet"]),
+    "other.csv": ("a,b\n1,2\n2,3\n", ["no column 'y'", "'a', 'b'"]),
+    "utf32.csv": ("a,y\n1,2\n".encode("utf-32"), ["not text in UTF-8"]),
+    "bare16.csv": ("a,y\n1,2\n".encode("utf-16-le"), ["not text in UTF-8"]),
+    "double.csv": ("a,a,y\n1,2,3\n1,2,3\n", ["two columns named 'a'"]),
+    "nameless.csv": ("a,,y\n1,2,3\n1,2,3\n", ["no name for column 2"]),
+    "long.csv": ("a,y\n1,2,3\n1,2,3\n", ["more values"]),
+    "ragged.csv": ("a,y\n1,2\n1,2,3\n", ["line 3 of", "more values"]),
+    "binary.csv": ("a,y\n\0\1\2\n", ["not text in UTF-8"]),
+    "latin.csv": (b"a,y\n1,\xe9\n", ["not text in UTF-8"]),
+    "quote.csv": ('a,y\n1,"2\n', ["cannot be read as a table: EOF"]),
+    "empty.csv": ("", ["empty"]),
+    "header.csv": ("a,y\n", ["no rows"]),
+    "short.csv": ("a,y\n1,2\n", ["1 row;", "at least 3"]),
+    "alone.csv": ("y\n1\n2\n3\n", ["no column left"]),
+    "table.xlsx": ("a,y\n1,2\n", ["must end in", ".csv"]),
+    "plain.csv.gz": ("a,y\n1,2\n", ["cannot be read"]),
+}
+
+
+@pytest.mark.parametrize("name", BAD_TABLES)
+def test_fit_refuses_a_bad_table(name, tmp_path):
+    text, words = BAD_TABLES[name]
+    content = text if isinstance(text, bytes) else text.encode()
+    (tmp_path / name).write_bytes(content)
+    result = run("fit", tmp_path / name, "--target", "y", "--out", tmp_path / "m.ncai")
+    assert refused(result, name, *words)
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        (["--inference", "magic"], ["--inference 'magic' must", "'ncai'"]),
+        (["--preset", "none"], ["--preset 'none'"]),
+        (["--hidden", "wide"], ["--hidden", "50,50"]),
+        (["--hidden", "0"], ["--hidden '0'", "at least 1"]),
+        (["--time-limit", "soon"], ["--time-limit", "5m"]),
+        (["--valid", "1.5"], ["--valid 1.5 must"]),
+        (["--valid", "0.99"], ["--valid 0.99 holds out", "5 at least"]),
+        (["--valid", "0.001"], ["--valid 0.001 holds out 0 of", "5 at least"]),
+        (["--latent-dim", "-1"], ["--latent-dim -1 must"]),
+        (["--restarts", "0"], ["--restarts 0 must"]),
+        (["--max-steps", "0"], ["--max-steps 0 must"]),
+        (
+            ["--inference", "hmc_marginal", "--latent-dim", "3"],
+            ["--inference 'hmc_marginal' integrates", "for --latent-dim of at most 2"],
+        ),
+        (["--seed", "-1"], ["--seed"]),
+        (["--features", "a,c"], ["no column 'c'"]),
+        (["--features", "a,y"], ["target 'y'"]),
+        (["--drop", "c"], ["no column 'c'"]),
+        (["--drop", "id,y"], ["--drop ['id', 'y'] holds the target 'y'"]),
+    ],
+)
+def test_fit_refuses_a_bad_option(options, words, data, tmp_path):
+    out = ["--out", tmp_path / "m.ncai"]
+    assert refused(run("fit", data, "--target", "y", *out, *options), *words)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.fixture
+def trained_already(folder, monkeypatch):
+    """`ncai fit` takes the model of the folder in place of training one."""
+
+    def fit_table(tables, settings, command):
+        return TableModel.load(folder / "h.ncai")
+
+    monkeypatch.setattr(table_fit, "fit_table", fit_table)
+    return "fit", folder / "houses.csv", "--target", "price"
+
+
+@pytest.mark.usefixtures("trained_already")
+def test_test_rows_are_predicted_once(folder, tmp_path, monkeypatch):
+    """Scores, summary and report share the predictive distributions."""
+    predicted, shared = [], []
+    usual = BNNLVRegressor.predict_dist
+
+    def predict_dist(model, rows):
+        predicted.append(len(rows))
+        return usual(model, rows)
+
+    def write_report(path, inputs):
+        shared.extend(Subject(inputs).on_eval.values())
+
+    monkeypatch.setattr(BNNLVRegressor, "predict_dist", predict_dist)
+    monkeypatch.setattr("ncai.report.write_report", write_report)
+    files = ("--out", tmp_path / "m.ncai", "--report", tmp_path / "r.html")
+    result = run("fit", folder / "houses.csv", "--target", "price", *files)
+    assert result.exit_code == 0, result.stderr
+    assert predicted == [10]
+    assert len(shared) == 4  # the model and three baselines
+
+
+@pytest.mark.parametrize(
+    ("error", "code"), [(KeyboardInterrupt(), 130), (ValueError("no score"), 2)]
+)
+def test_whatever_stops_the_scoring_the_model_is_kept(
+    error, code, trained_already, folder, tmp_path, monkeypatch
+):
+    def stop(*_):
+        raise error
+
+    monkeypatch.setattr("ncai.tables.score.score_test_rows", stop)
+    out = tmp_path / "m.ncai"
+    result = run(*trained_already, "--out", out)
+    assert result.exit_code == code
+    assert f"the model is in {out}" in result.stderr
+    assert str(error) in result.stderr
+    assert run("predict", out, folder / "new.csv").exit_code == 0
+
+
+def test_a_process_killed_while_it_scores_leaves_the_model(folder, tmp_path):
+    """What only a file written before the scores can promise."""
+    program = (
+        "import os, signal, sys\n"
+        "from ncai import TableModel\n"
+        "from ncai.cli import app as cli\n"
+        "from ncai.tables import fit, score\n"
+        f"fit.fit_table = lambda *_: TableModel.load({str(folder / 'h.ncai')!r})\n"
+        "score.score_test_rows = lambda *_: os.kill(os.getpid(), signal.SIGKILL)\n"
+        "cli.main()\n"
+    )
+    out = tmp_path / "m.ncai"
+    options = ("fit", folder / "houses.csv", "--target", "price", "--out", out)
+    done = subprocess.run([sys.executable, "-c", program, *map(str, options)])
+    assert done.returncode == -signal.SIGKILL
+    assert [path.name for path in tmp_path.iterdir()] == ["m.ncai"]
+    assert TableModel.load(out).record.target == "price"
+
+
+@pytest.mark.parametrize(
+    ("error", "code", "words"),
+    [
+        (
+            KeyboardInterrupt(),
+            130,
+            "Stopped before anything was trained; no model was written.\n",
+        ),
+        (FitFailedError("all restarts failed."), 2, "Error: all restarts failed.\n"),
+    ],
+)
+def test_a_fit_that_ends_early_leaves_nothing(
+    error, code, words, data, tmp_path, monkeypatch
+):
+    def stop(*_):
+        raise error
+
+    monkeypatch.setattr(table_fit, "fit_table", stop)
+    out = ["--out", tmp_path / "m.ncai"]
+    result = run("fit", data, "--target", "y", *out, "--drop", "id", "--quiet")
+    assert result.exit_code == code
+    assert result.stderr == words
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_quiet_fit_still_warns_that_time_was_short(data, tmp_path):
+    result = run(
+        *("fit", data, "--target", "y", "--drop", "id", "--out", tmp_path / "m.ncai"),
+        *("--quiet", *QUICK, "--max-steps", 5000, "--time-limit", "0.001s"),
+    )
+    assert result.exit_code == 0, result.stderr
+    assert result.stdout == ""
+    assert "Warning: the time limit" in result.stderr
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_amid_training_leaves_whole_files(number, data, tmp_path):
+    """Ctrl-C keeps the best so far; an end from outside keeps what was there."""
+    program = (
+        "import sys\n"
+        "from ncai.cli import app as cli\n"
+        "from ncai.training import driver as optimise\n"
+        "usual = optimise.Driver._record\n"
+        "def record(driver, *what):\n"
+        "    usual(driver, *what)\n"
+        "    if driver.has_fit:\n"
+        "        print('trained', file=sys.stderr, flush=True)\n"
+        "optimise.Driver._record = record\n"
+        "cli.main()\n"
+    )
+    out = tmp_path / "m.ncai"
+    out.write_text("old")
+    options = ["--max-steps", 10**7, "--out", out, "--force", "--drop", "id"]
+    options = ["fit", data, "--target", "y", *QUICK, *options]
+    with subprocess.Popen(
+        [sys.executable, "-c", program, *map(str, options)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as child:
+        for line in child.stderr:
+            if line == "trained\n":
+                break
+        child.send_signal(number)
+        shown, told = child.communicate(timeout=120)
+    assert [path.name for path in tmp_path.iterdir()] == ["m.ncai"]
+    assert "Traceback" not in told
+    if number == signal.SIGTERM:
+        assert child.returncode == -signal.SIGTERM
+        assert out.read_text() == "old"
+        return
+    assert child.returncode == 130, told
+    assert "interrupted after" in shown
+    assert f"Model: {out}" in shown
+    assert run("predict", out, data).exit_code == 0
