@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from ncai import BNNLVRegressor
+from ncai import MFVI, BNNLVRegressor
 from ncai.datasets import make_dataset
 from ncai.diagnostics.conditional import (
     QUANTILES,
@@ -27,10 +27,9 @@ def test_rows_along_keep_the_others_at_their_median():
 def test_row_densities_are_the_densities(transform):
     _, X, y = one_input()
     model = BNNLVRegressor(
-        inference="mfvi",
+        inference=MFVI(n_weight_draws=8),
         max_steps=5,
         n_restarts=1,
-        n_weight_draws=8,
         random_state=0,
         target_transform=transform,
     ).fit(X, y - y.min() + 0.5)
