@@ -5,15 +5,15 @@ Differences are paired by split, so that splits which are hard for all do not hi
 
 import json
 import math
+from collections.abc import Sequence
 from pathlib import Path
 
 import pandas as pd
 
 from benchmarks.quality.methods import ALL_LEADS, CHOSEN_BY_VALIDATION, CONFORMAL
 from benchmarks.quality.problems import INNER, SPLITS
-from benchmarks.quality.report import markdown_table, mean_table
-from benchmarks.quality.store import Store
-from benchmarks.quality.summary import Results
+from benchmarks.quality.report import markdown_table, mean_table, stale_note
+from benchmarks.quality.results import Results, Store
 from ncai.runtime.atomic_write import replacing
 
 BASE, WHOLE_BASE = "quarter", "whole"
@@ -22,13 +22,14 @@ CHOSEN = "chosen on held-out rows among "
 
 def write_leads(store: Store, splits: int, path: Path) -> str:
     """The page, of all leads that were run."""
-    page = leads_page(Results.load(store, INNER, list(ALL_LEADS), splits))
+    results = Results.load(store, INNER, list(ALL_LEADS), splits)
+    page = leads_page(results, stale_note(store, results))
     with replacing(path) as temporary:
         Path(temporary).write_text(page)
     return page
 
 
-def leads_page(results: Results) -> str:
+def leads_page(results: Results, note: Sequence[str] = ()) -> str:
     """A row for each lead: what it changes, and what that does on each set."""
     results = with_choices(results)
     sets = [name for name in results.sets() if results.has(BASE, [name])]
@@ -45,6 +46,7 @@ def leads_page(results: Results) -> str:
         "more than two standard errors, either way; (n) is the number of splits "
         "where some are missing.",
         "",
+        *note,
     ]
     for title, metric in (("NLL", "nll"), ("CRPS", "crps")):
         rows = []

@@ -7,8 +7,7 @@ from pathlib import Path
 import pandas as pd
 
 from benchmarks.quality.problems import DEQUANTISED, REAL, SYNTHETIC
-from benchmarks.quality.store import Store
-from benchmarks.quality.summary import Results
+from benchmarks.quality.results import Results, Store
 from benchmarks.quality.targets import check_published, check_targets
 from ncai.runtime.atomic_write import replacing
 
@@ -18,9 +17,9 @@ MET = {True: "yes", False: "**no**", None: "not yet known"}
 def write_report(
     store: Store, results: Results, judged: str, command: str, out: Path
 ) -> str:
-    """OUT.md and OUT.csv, whole or not at all; returns the page."""
+    """OUT.md and OUT/summary.csv, whole or not at all; returns the page."""
     page = markdown(store, results, judged, command)
-    with replacing(out.with_suffix(".csv")) as temporary:
+    with replacing(out / "summary.csv") as temporary:
         results.tidy().to_csv(temporary, index=False, float_format="%.6g")
     with replacing(out.with_suffix(".md")) as temporary:
         Path(temporary).write_text(page)
@@ -41,6 +40,7 @@ def markdown(store: Store, results: Results, judged: str, command: str) -> str:
         "differences, in bold; (n) is the number of splits where some are missing. "
         "What was done is told in [docs/quality.md](../../docs/quality.md).",
         "",
+        *stale_note(store, results),
     ]
     for title, sets, metric in (
         ("NLL", real, "nll"),
@@ -69,6 +69,29 @@ def markdown(store: Store, results: Results, judged: str, command: str) -> str:
         *_origin(store, results),
     ]
     return "\n".join(parts).rstrip() + "\n"
+
+
+def stale_note(store: Store, results: Results) -> list[str]:
+    """A paragraph on the results that the present code did not compute."""
+    shown = [
+        (dataset, method)
+        for method in results.methods()
+        for dataset in results.sets()
+        if len(results.values(dataset, method, "nll"))
+    ]
+    marks = {key: mark for key in shown if (mark := store.about(*key).get("stale"))}
+    if not marks:
+        return []
+    methods = ", ".join(dict.fromkeys(method for _, method in marks))
+    reasons = dict.fromkeys(
+        f"since {m['since']}: {m['reason']}" for m in marks.values()
+    )
+    return [
+        f"**Stale: {len(marks)} of {len(shown)} sets and methods** ({methods}), "
+        f"{'; '.join(reasons)} The present code may find other numbers until they are "
+        "run again.",
+        "",
+    ]
 
 
 def markdown_table(

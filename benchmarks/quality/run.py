@@ -1,25 +1,48 @@
-"""Run what is missing: a process for each set and method, its splits one by one."""
+"""What `ncai bench quality` does: run what is missing, score it, write the pages.
 
+Each set and method has a process of its own, which fits split after split.
+"""
+
+import datetime
 import json
 import math
 import subprocess
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
-from benchmarks.quality.methods import Worker, worker
-from benchmarks.quality.problems import SPLITS, load_problem
-from benchmarks.quality.scores import score_split
-from benchmarks.quality.store import Store
+from benchmarks.quality.leads import write_leads
+from benchmarks.quality.methods import (
+    ALL_LEADS,
+    METHOD_GROUPS,
+    METHODS,
+    OURS,
+    Worker,
+    digest_of,
+    worker,
+)
+from benchmarks.quality.problems import (
+    SET_GROUPS,
+    SPLITS,
+    Problem,
+    chosen,
+    load_problem,
+)
+from benchmarks.quality.report import write_report
+from benchmarks.quality.results import Results, Store
 from benchmarks.speed.machine import describe_machine
 from benchmarks.speed.workers import worker_environment
 from ncai.runtime.jax_setup import ONE_THREAD
+from ncai.stats.scores import average_log_likelihood, mpiw, picp, rmse
+from ncai.study import console
 
 Say = Callable[[str], None]
+EXIT_FAILED = 1
 
 
 @dataclass(frozen=True)
@@ -146,3 +169,108 @@ def _lines(command: list[str], one_thread: bool) -> Iterator[dict]:
             errors.seek(0)
             lines = errors.read().strip().splitlines() or ["no message"]
             raise RuntimeError(lines[-1])
+
+
+def score_split(said: Mapping[str, Any], problem: Problem) -> dict[str, Any]:
+    """NLL, CRPS, RMSE, coverage and width in raw units, and the gap to the oracle."""
+    targets = problem.test[1]
+    row = {"split": said["split"]}
+    values = {
+        name: np.asarray(said[name], float)
+        for name in ("log_density", "crps", "mean", "lower", "upper")
+    }
+    for name, found in values.items():
+        if found.shape != targets.shape or np.isnan(found).any():
+            raise ValueError(f"{name} of split {said['split']} is not a number a row.")
+    row |= {
+        "nll": -average_log_likelihood(values["log_density"]),
+        "crps": float(values["crps"].mean()),
+        "rmse": rmse(targets, values["mean"]),
+        "coverage": picp(targets, values["lower"], values["upper"]),
+        "width": mpiw(values["lower"], values["upper"]),
+        "gap": math.nan if problem.oracle is None else 0.0,
+        "test_rows": len(targets),
+        "seconds": said["seconds"],
+        "cpu_seconds": said["cpu_seconds"],
+        "held_out": said.get("held_out"),
+    }
+    if problem.oracle is not None:
+        row["gap"] = row["nll"] + problem.oracle
+    return row
+
+
+@dataclass(frozen=True)
+class Request:
+    """What the command line asks for; lists are names between commas."""
+
+    sets: str = "all"
+    methods: str = "all"
+    splits: int = 20
+    jobs: int = 1
+    again: bool = False
+    only_table: bool = False
+    judged: str = "default"
+
+    def command(self) -> str:
+        """That makes the same page."""
+        usual = Request()
+        words = [
+            f" --{name} {getattr(self, name)}"
+            for name in ("sets", "methods", "judged")
+            if getattr(self, name) != getattr(usual, name)
+        ]
+        return f"ncai bench quality --table --splits {self.splits}{''.join(words)}"
+
+
+def bench_quality(asked: Request, out: Path, say: Say) -> int:
+    """Run what is missing, then write the table of all there is; the exit code."""
+    sets = chosen(asked.sets, SET_GROUPS, "--sets")
+    methods = chosen(asked.methods, METHOD_GROUPS, "--methods")
+    if asked.judged not in METHODS:
+        raise ValueError(f"--judged {asked.judged!r} must be one of {[*OURS]}.")
+    out.mkdir(parents=True, exist_ok=True)
+    store = Store(out)
+    failed = 0
+    if not asked.only_table:
+        failed = run_missing(
+            store, sets, methods, asked.splits, asked.jobs, asked.again, say
+        )
+    store.pack()
+    if set(methods) <= set(ALL_LEADS):  # they have a page of their own
+        path = out.parent / "leads.md"
+        page = write_leads(store, asked.splits, path)
+    else:
+        # The page on disk has all there is, unless a part of it is asked for by name.
+        if not asked.only_table:
+            asked = replace(asked, sets="all", methods="all")
+            sets, methods = list(SET_GROUPS["all"]), list(METHOD_GROUPS["all"])
+        results = Results.load(store, sets, methods, asked.splits)
+        path = out.with_suffix(".md")
+        page = write_report(store, results, asked.judged, asked.command(), out)
+    say(page if asked.only_table else f"The table is in {path}.")
+    return EXIT_FAILED if failed else 0
+
+
+def mark_stale(results: Path, reason: str, say: Say) -> None:
+    """Mark results that the present code did not compute, and write the pages anew.
+
+    Those of the paper's experiments (RESULTS/study) and those of this benchmark
+    (RESULTS/bench). A mark that is there keeps its date and its reason.
+    """
+    today = datetime.date.today().isoformat()
+
+    def mark(key: tuple[str, str], about: dict) -> dict[str, str] | None:
+        dataset, method = key
+        if method in METHODS and about.get("digest") == digest_of(method, dataset):
+            return None
+        return about.get("stale") or {"since": today, "reason": reason}
+
+    store = Store(results / "bench" / "quality")
+    store.pack()
+    say(f"{store.mark(mark)} of {len(store.keys())} cells of the benchmark are stale.")
+    for methods, splits in (("all", 20), ("leads", 5)):
+        request = Request(methods=methods, splits=splits, only_table=True)
+        bench_quality(request, results / "bench" / "quality", lambda _: None)
+    for scale, count in console.mark_stale(results / "study", reason).items():
+        say(f"{count} cells of the paper's experiments at scale {scale} are stale.")
+        console.write_tables(None, scale, results / "study")

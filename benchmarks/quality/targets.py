@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 from benchmarks.quality.methods import PEERS
 from benchmarks.quality.problems import DEQUANTISED, LATTICE_STEPS, REAL, SYNTHETIC
-from benchmarks.quality.summary import Results
+from benchmarks.quality.results import Results
 
 RIVALS = (*PEERS, "mfvi", "ncai")
 GAPS = {

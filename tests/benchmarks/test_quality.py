@@ -10,9 +10,10 @@ import pandas as pd
 import pytest
 from scipy import stats
 
-from benchmarks.quality import methods, problems, report, scores, targets
+from benchmarks.quality import methods, problems, report, targets
+from benchmarks.quality import run as scores
 from benchmarks.quality.methods import ALL_LEADS, METHOD_GROUPS, METHODS, OURS
-from benchmarks.quality.summary import Results
+from benchmarks.quality.results import Results
 from ncai.stats.scores import crps_from_samples, crps_gaussian_mixture
 from real_sets import real_data
 

@@ -13,11 +13,11 @@ from scipy import stats
 from typer.testing import CliRunner
 
 import ncai
-from benchmarks.quality import command, methods, report
-from benchmarks.quality.paper_points import paper_point
+from benchmarks.quality import methods, report
+from benchmarks.quality import run as quality_run
+from benchmarks.quality.methods import paper_point
+from benchmarks.quality.results import Results, Store
 from benchmarks.quality.run import run_missing
-from benchmarks.quality.store import Store
-from benchmarks.quality.summary import Results
 from benchmarks.speed.workers import run_worker
 from ncai.cli import app as cli
 from ncai.datasets import make_dataset
@@ -38,34 +38,75 @@ def test_rows_are_kept_replaced_and_outdated(tmp_path):
     assert store.rows("yacht", "default")["nll"].tolist() == [1.0, 3.0]
     store.tell("yacht", "default", digest="two")
     assert not len(store.rows("yacht", "default"))
-    assert {p.suffix for p in (tmp_path / "yacht").iterdir()} == {".csv", ".json"}
+    assert {p.suffix for p in (tmp_path / "cells/yacht").iterdir()} == {".csv", ".json"}
 
 
-def test_what_a_peer_does_is_its_digest_not_how_it_is_told():
-    digest = methods._digest_of_code
-    code = '"""Trees."""\nGRID = [1, 2]\n'
-    told_otherwise = '"""Many trees."""\n\n# Two.\nGRID = [1,\n    2]\n'
-    assert digest(code) == digest(told_otherwise)
-    assert digest(code) != digest(code.replace("2]", "2, 3]"))
+def test_a_pack_is_read_added_to_and_cleared(tmp_path):
+    out = tmp_path / "quality"
+    store = Store(out)
+    store.tell("yacht", "default", digest="one", versions={"thing": "1.2"})
+    for split in range(2):
+        store.add("yacht", "default", {"split": split, "nll": split / 3, "gap": None})
+    store.tell("yacht", "ngboost", digest="two")  # no row yet
+    assert store.pack() == 1
+    assert sorted(p.name for p in tmp_path.iterdir() if p.is_file()) == [
+        "quality_cells.csv",
+        "quality_cells.jsonl",
+    ]
+    assert not list(out.rglob("default.*"))
+    again = Store(out)
+    assert again.rows("yacht", "default")["nll"].tolist() == [0.0, 0.333333]
+    assert again.about("yacht", "default")["versions"] == {"thing": "1.2"}
+    assert again.about("yacht", "ngboost") == {"digest": "two"}
+    again.add("yacht", "default", {"split": 2, "nll": 5.0, "gap": None})
+    assert store.rows("yacht", "default")["split"].tolist() == [0, 1, 2]
+    assert again.pack() == 1
+    assert len(store.rows("yacht", "default")) == 3
+    store.clear("yacht", "default")
+    store.tell("yacht", "default", digest="one")  # the same method, run again
+    assert not len(Store(out).rows("yacht", "default"))
+    assert store.about("yacht", "default") == {"digest": "one"}
 
 
-def test_a_new_default_is_a_new_digest(monkeypatch):
-    from ncai.fitting import settings
+@pytest.mark.parametrize("step", ["_write_pack", "unlink"])
+def test_a_pack_that_is_interrupted_loses_nothing(tmp_path, monkeypatch, step):
+    store = Store(tmp_path / "quality")
+    for name in ("yacht", "energy"):
+        store.tell(name, "default", digest="one")
+        store.add(name, "default", {"split": 0, "nll": 1.0})
+    store.pack()
+    store.add("yacht", "default", {"split": 1, "nll": 2.0})
 
-    before = methods.worker("default", "yacht").digest
-    assert before == methods.worker("default", "yacht").digest
-    changed = settings.PRESETS["default"] | {"learning_rate": 0.0123}
-    monkeypatch.setitem(settings.PRESETS, "default", changed)
-    for key in [key for key in settings.METHOD_PRESETS if key[0] == "default"]:
-        monkeypatch.delitem(settings.METHOD_PRESETS, key)
-    assert methods.worker("default", "yacht").digest != before
+    def interrupted(*args, **kwargs):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Path if step == "unlink" else Store, step, interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        store.pack()
+    monkeypatch.undo()
+    for _ in range(2):
+        again = Store(tmp_path / "quality")
+        assert again.rows("yacht", "default")["nll"].tolist() == [1.0, 2.0]
+        assert again.rows("energy", "default")["nll"].tolist() == [1.0]
+        again.pack()
+
+
+def test_settings_that_are_not_defaults_count(monkeypatch):
+    before = methods.digest_of("default", "yacht")
+    monkeypatch.setitem(methods.OURS, "default", {"target_transform": "none"})
+    assert methods.digest_of("default", "yacht") != before
+    monkeypatch.setitem(methods.OURS, "default", {"preset": "default"})
+    assert methods.digest_of("default", "yacht") == before
+    assert len({methods.digest_of(name, "yacht") for name in methods.PEERS}) == 7
 
 
 # ----- Runs ---------------------------------------------------------------------------
 
 FAKE = """
 import numpy as np
-from protocol import Prediction, run_peer
+from protocol import Peer, Prediction, run_peer
+
+GRID = [{"width": 3.0}, {"width": 1.0}]
 
 def fit(train, settings, seed, valid):
     def predict(inputs):
@@ -74,7 +115,7 @@ def fit(train, settings, seed, valid):
     return predict
 
 if __name__ == "__main__":
-    run_peer(fit, [{"width": 3.0}, {"width": 1.0}], ("numpy",))
+    run_peer({"fake": Peer(fit, GRID, ("numpy",))})
 """
 
 
@@ -86,7 +127,7 @@ def fake_peer(tmp_path, monkeypatch):
     shutil.copy(methods.PEER_FOLDER / "protocol.py", folder)
     (folder / "fake.py").write_text(FAKE)
     monkeypatch.setattr(methods, "PEER_FOLDER", folder)
-    monkeypatch.setitem(methods.PEERS, "fake", ("fake.py", "numpy"))
+    monkeypatch.setitem(methods.PEERS, "fake", methods.PeerFile("fake.py", "numpy"))
     monkeypatch.setattr(methods, "_python_with", lambda module: sys.executable)
     return folder
 
@@ -124,7 +165,7 @@ def test_the_clock_is_read_only_of_fits_that_run_alone(tmp_path, fake_peer):
 
 
 def test_a_peer_that_fails_is_told_and_leaves_no_row(tmp_path, fake_peer):
-    (fake_peer / "fake.py").write_text("raise SystemExit('no such luck')")
+    (fake_peer / "fake.py").write_text("raise SystemExit('no such luck')\n" + FAKE)
     store, told = Store(tmp_path / "cells"), []
     assert run_missing(store, ["yuan"], ["fake"], 1, 1, False, told.append) == 1
     assert told == ["yuan fake failed: no such luck"]
@@ -247,7 +288,7 @@ def test_the_command_refuses_what_it_does_not_know(tmp_path):
 
 
 def test_the_table_from_what_is_there(tmp_path):
-    store = Store(tmp_path / "quality" / "cells")
+    store = Store(tmp_path / "quality")
     row = {"nll": 1.0, "crps": 0.5, "rmse": 1.0, "coverage": 0.95, "width": 2.0}
     row |= {"gap": math.nan, "test_rows": 31, "seconds": 1.0, "cpu_seconds": 1.0}
     for method, shift in (("default", 0.0), ("ngboost", 0.5)):
@@ -261,13 +302,13 @@ def test_the_table_from_what_is_there(tmp_path):
     assert "| default | **0.050 ± 0.050** |" in result.stdout
     assert "| ngboost | 0.575 ± 0.075 |" in result.stdout
     assert "thing 1.2" in (tmp_path / "quality.md").read_text()
-    tidy = pd.read_csv(tmp_path / "quality.csv")
+    tidy = pd.read_csv(tmp_path / "quality" / "summary.csv")
     best = tidy[(tidy["metric"] == "nll") & tidy["best_or_within_one_error"]]
     assert best["method"].tolist() == ["default"]
 
 
 def test_leads_are_told_as_paired_differences(tmp_path):
-    store = Store(tmp_path / "quality" / "cells")
+    store = Store(tmp_path / "quality")
     row = {"crps": 0.5, "rmse": 1.0, "coverage": 0.95, "width": 2.0, "cpu_seconds": 2.0}
     nlls = {"quarter": (1.0, 3.0), "wide": (0.9, 2.8), "one_layer": (2.0, 2.9)}
     held_out = {"quarter": (-1.0, -3.0), "wide": (-2.0, -2.8), "one_layer": (-3, -3)}
@@ -296,6 +337,6 @@ def test_speed_is_still_what_bench_does_alone(monkeypatch):
     monkeypatch.setattr(run, "run_bench", lambda *args: called.append(args))
     assert CliRunner().invoke(cli.app, ["bench", "--only", "hz"]).exit_code == 0
     assert [args[3] for args in called] == [("hz",)]
-    monkeypatch.setattr(command, "bench_quality", lambda *args: 0)
+    monkeypatch.setattr(quality_run, "bench_quality", lambda *args: 0)
     assert invoke("--table").exit_code == 0
     assert len(called) == 1

@@ -8,8 +8,8 @@ import pytest
 from benchmarks.quality import methods, report
 from benchmarks.quality.leads import write_leads
 from benchmarks.quality.problems import REAL, SET_GROUPS
-from benchmarks.quality.store import Store
-from benchmarks.quality.summary import Results
+from benchmarks.quality.results import Store
+from benchmarks.quality.results import Results
 
 ROOT = Path(__file__).parents[2]
 BENCH = ROOT / "results" / "bench"

@@ -21,6 +21,7 @@ import math
 import sys
 import time
 import warnings
+from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.metadata import version
 from typing import NamedTuple
@@ -187,10 +188,24 @@ def say(**values):
     print(json.dumps({k: plain(v) for k, v in values.items()}), flush=True)
 
 
-def run_peer(fit, grid, packages, tune=None):
-    """Work off the task that the command line names."""
+class Peer(NamedTuple):
+    """How to fit, the settings to choose from, and whose versions to record.
+
+    `tune(train, valid, seed)` may take the place of a fit for each point of the grid.
+    """
+
+    fit: Callable
+    grid: list[dict]
+    packages: tuple[str, ...]
+    tune: Callable | None = None
+
+
+def run_peer(peers: dict[str, Peer]):
+    """Let the peer that the command line names work off the task that it names."""
     warnings.simplefilter("ignore")
-    with open(sys.argv[1]) as file:
+    name, path = sys.argv[1:]
+    fit, grid, packages, tune = peers[name]
+    with open(path) as file:
         task = json.load(file)
     files = {int(split): path for split, path in task["files"].items()}
     say(versions={name: version(name) for name in packages})

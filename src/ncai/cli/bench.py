@@ -25,6 +25,7 @@ def add_bench(app: typer.Typer, guard, example) -> None:
             "ncai bench",
             "ncai bench --full --out bench.json",
             "ncai bench quality --table",
+            "ncai bench mark-stale",
         ),
     )
     bench.callback(invoke_without_command=True)(guard(speed))
@@ -35,6 +36,9 @@ def add_bench(app: typer.Typer, guard, example) -> None:
             "ncai bench quality --table",
         )
     )(guard(quality))
+    bench.command(
+        epilog=example('ncai bench mark-stale --reason "The penalties were changed."')
+    )(guard(mark_stale))
     app.add_typer(bench, name="bench")
 
 
@@ -121,10 +125,21 @@ def quality(
     ] = Path("results/bench/quality"),
 ) -> None:
     """Score predictive densities on 20 splits beside peers; resumes when run again."""
-    from benchmarks.quality.command import bench_quality
+    from benchmarks.quality.run import Request, bench_quality
 
-    raise typer.Exit(
-        bench_quality(
-            sets, methods, splits, jobs, again, table, judged, out, typer.echo
-        )
-    )
+    request = Request(sets, methods, splits, jobs, again, table, judged)
+    raise typer.Exit(bench_quality(request, out, typer.echo))
+
+
+def mark_stale(
+    reason: Annotated[
+        str, typer.Option(help="Why numbers may differ; shown on the pages.")
+    ] = "computed by older code.",
+    results: Annotated[
+        Path, typer.Option(help="The folder with bench/ and study/.")
+    ] = Path("results"),
+) -> None:
+    """Mark committed results that the present code did not compute as stale."""
+    from benchmarks.quality.run import mark_stale
+
+    mark_stale(results, reason, typer.echo)

@@ -56,9 +56,13 @@ def digest_of(
         settings: those that differ from the defaults, as plain values.
         more: folders with further code, such as that of the benchmarks.
     """
-    meanings = _code((SOURCE, *more)).reach(entries)
     text = json.dumps(settings or {}, sort_keys=True, default=str)
-    return _short_hash("\n".join([text, *sorted(meanings)]))
+    return _short_hash(text + _meaning(tuple(entries), (SOURCE, *more)))
+
+
+@functools.cache
+def _meaning(entries: tuple[Place, ...], folders: tuple[Path, ...]) -> str:
+    return _short_hash("\n".join(sorted(_code(folders).reach(entries))))
 
 
 @functools.cache

@@ -1,1 +1,0 @@
-"""Quality beside peers: `ncai bench quality`; `docs/quality.md` tells more."""

@@ -1,1 +1,0 @@
-"""Peers, each a file that runs without ncai, in an environment of their own."""
