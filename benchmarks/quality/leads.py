@@ -10,7 +10,12 @@ from pathlib import Path
 
 import pandas as pd
 
-from benchmarks.quality.methods import ALL_LEADS, CHOSEN_BY_VALIDATION, CONFORMAL
+from benchmarks.quality.methods import (
+    ALL_LEADS,
+    CHOSEN_BY_VALIDATION,
+    CONFORMAL,
+    QUARTER,
+)
 from benchmarks.quality.problems import INNER, SPLITS
 from benchmarks.quality.report import markdown_table, mean_table, stale_note
 from benchmarks.quality.results import Results, Store
@@ -123,5 +128,12 @@ def _change(method: str) -> str:
         return CHOSEN + ", ".join(CHOSEN_BY_VALIDATION[method])
     if method in CONFORMAL:
         return "`ConformalRegressor`: intervals alone are corrected"
-    change = ALL_LEADS[method]
+    change = dict(ALL_LEADS[method])
+    if change.get("inference") is None and "network" in change:
+        usual = QUARTER["network"]
+        change["network"] = {
+            name: value
+            for name, value in change["network"].items()
+            if usual[name] != value
+        }
     return f"`{json.dumps(change)}`"

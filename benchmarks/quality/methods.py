@@ -273,7 +273,15 @@ def digest_of(method: str, dataset: str) -> str:
         "grid": our_grid(method, dataset),
         "conformal": method in CONFORMAL,
     }
-    entries = [("benchmarks.quality.our_worker", "main"), *shared]
+    from ncai.inference.registry import method_of
+
+    model = estimator_of(our_settings(method, dataset))
+    method_class = type(method_of(model.inference, model.preset))
+    entries = [
+        ("benchmarks.quality.our_worker", "main"),
+        (method_class.__module__, method_class.__name__),
+        *shared,
+    ]
     return code_digest(entries, settings, BENCHMARKS)
 
 
