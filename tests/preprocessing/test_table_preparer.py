@@ -13,7 +13,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from ncai import TablePreparer
 from ncai.preprocessing.columns import booleans, dates, numbers
-from ncai.preprocessing.columns.notes import Surprise, tell_surprises
+from ncai.preprocessing.columns.notes import Surprise, surprise_sentences
 
 N = 60
 
@@ -228,7 +228,7 @@ def test_what_tells_nothing_is_dropped_and_said():
     assert preparer.describe()[1:] == [
         "twin: dropped: the same as 'a' in every row.",
         "flat: dropped: it has the same value in every row.",
-        "void: dropped: no value is there.",
+        "void: dropped: all values are missing.",
         "name: dropped: text that differs in most rows.",
     ]
     with pytest.raises(ValueError, match="no column is left"):
@@ -321,7 +321,7 @@ def test_what_training_did_not_have_is_filled_in_and_told(mixed):
         )
     texts = [str(warning.message) for warning in told]
     assert any("'town'" in text and "'Rom'" in text for text in texts)
-    assert any("'a' lacks its value in 1 row" in text for text in texts)
+    assert any("'a' has no value in 1 row" in text for text in texts)
     shares = mixed["town"].value_counts(normalize=True)
     for town, share in shares.items():
         assert found.loc[0, f"town={town}"] == pytest.approx(share)
@@ -335,7 +335,9 @@ def test_what_training_did_not_have_is_filled_in_and_told(mixed):
 def test_dates_far_from_the_training_rows_are_told(mixed):
     preparer = TablePreparer().fit(mixed)  # 2020 to 2024: five years
     assert not preparer.prepare(mixed.assign(when="2025-06-30"))[1]
-    (sentence,) = tell_surprises(preparer.prepare(mixed.assign(when="2031-01-01"))[1])
+    (sentence,) = surprise_sentences(
+        preparer.prepare(mixed.assign(when="2031-01-01"))[1]
+    )
     assert sentence == (
         "column 'when' lies far outside its training values (2020-01-01 to "
         "2024-11-05) in 60 rows: predictions there are guesses."
@@ -346,7 +348,7 @@ def test_dates_far_from_the_training_rows_are_told(mixed):
 
 def test_surprises_of_many_pieces_are_counted_together():
     pieces = [Surprise("c", "unseen", 2, ("x",)), Surprise("c", "unseen", 3, ("y",))]
-    (sentence,) = tell_surprises(pieces)
+    (sentence,) = surprise_sentences(pieces)
     assert "5 rows" in sentence
     assert "'x', 'y'" in sentence
 
@@ -396,7 +398,7 @@ def test_notes_tell_what_became_of_parts_that_others_have_already():
     assert names[:3] == ["a", "a missing", "b"]
     assert "marked in 'a missing'" in preparer.notes_["a"]
     assert preparer.notes_["b"].endswith(", in the same rows as 'a'")
-    assert preparer.notes_["e"] == "dropped: it tells nothing that 'c' does not"
+    assert preparer.notes_["e"] == "dropped: it carries the same information as 'c'"
 
 
 def test_each_column_is_read_once(monkeypatch):

@@ -15,34 +15,36 @@ Model = Annotated[
     typer.Argument(
         help="File written by `ncai fit`.",
         metavar="MODEL",
-        readable=False,  # we say it in a sentence of our own
+        readable=False,  # our own check explains what is wrong
     ),
 ]
 Target = Annotated[str, typer.Option(help="Column to predict.", metavar="COL")]
 Features = Annotated[
     str | None,
     typer.Option(
-        help="Columns to predict from; all others if not given. A name that holds a "
-        """comma stands in double quotes: 'a,"b, c"'.""",
+        help="Columns to predict from. Default: all others. Put a name that contains a "
+        """comma in double quotes: 'a,"b, c"'.""",
         metavar="A,B",
     ),
 ]
 Drop = Annotated[
     str | None,
-    typer.Option(help="Columns to leave out, written likewise.", metavar="C,D"),
+    typer.Option(help="Columns to leave out, written in the same way.", metavar="C,D"),
 ]
 Preset = Annotated[str, typer.Option(help="default or paper.", metavar="NAME")]
 Hidden = Annotated[
     str | None,
     typer.Option(
-        help="Nodes of each hidden layer, else the preset's.", metavar="50,50"
+        help="Nodes of each hidden layer. Default: the preset's.", metavar="50,50"
     ),
 ]
-Restarts = Annotated[int | None, typer.Option(help="Random starts, else the preset's.")]
+Restarts = Annotated[
+    int | None, typer.Option(help="Random starts. Default: the preset's.")
+]
 Steps = Annotated[
     int | None,
     typer.Option(
-        help="Limit on the steps of the main training, else the preset's; the warm "
+        help="Limit on the steps of the main training. Default: the preset's. A warm "
         "start adds up to a third of it, learning the noise a tenth."
     ),
 ]
@@ -97,7 +99,7 @@ def print_json(found: Any) -> None:
 
 
 def without_infinity(found: Any) -> Any:
-    """The same with null for NaN and infinity, which JSON does not have."""
+    """The same with null in place of NaN and infinity, which JSON lacks."""
     if isinstance(found, dict):
         return {name: without_infinity(value) for name, value in found.items()}
     if isinstance(found, list | tuple):

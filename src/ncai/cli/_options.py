@@ -32,15 +32,15 @@ _OPTIONS = {
 
 
 def parse_names(text: str | None) -> list[str] | None:
-    """Names between commas; one that holds a comma stands in double quotes."""
+    """Names between commas; a name that contains a comma is in double quotes."""
     if text is None:
         return None
     try:
         (names,) = csv.reader([text], skipinitialspace=True, strict=True)
     except (csv.Error, ValueError):
         raise ValueError(
-            f"{text!r} must be names between commas; one that holds a comma or begins "
-            'with a quote stands in double quotes, as in a,"b, c".'
+            f"{text!r} must be names between commas; put a name that contains a comma "
+            'or begins with a quote in double quotes, as in a,"b, c".'
         ) from None
     return [name.strip() for name in names if name.strip()]
 
@@ -105,7 +105,7 @@ def check_count(count: int, option: str) -> int:
 
 
 def check_seed(seed: int) -> int:
-    """A seed that scikit-learn takes."""
+    """A seed that scikit-learn accepts."""
     if not 0 <= seed < 2**32:
         raise ValueError(f"--seed {seed} must be from 0 to {2**32 - 1}.")
     return seed
@@ -146,7 +146,7 @@ def check_output(
 
 
 def check_ending(path: Path, endings: tuple[str, ...], option: str) -> None:
-    """Refuse a name that does not say what to write."""
+    """Refuse a file name without one of these endings."""
     if not path.name.lower().endswith(endings):
         *most, last = endings
         listed = f"{', '.join(most)} or {last}" if most else last
@@ -172,7 +172,7 @@ def in_options(message: str) -> str:
 
     def rename(match):
         name, given = match.groups()
-        # Some names are words too; an argument is followed by its value.
+        # Some names are ordinary words too; an argument is followed by "=".
         if not given and "_" not in name:
             return match[0]
         return f"{_OPTIONS[name]} " if given else _OPTIONS[name]

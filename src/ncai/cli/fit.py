@@ -262,7 +262,7 @@ def _show_columns(request: FitRequest, tables: "FitTables") -> None:
 
 
 def _warn_of_time_limit(request: FitRequest, model: "TableModel") -> None:
-    """Where no summary is printed that would say so."""
+    """Warn that time was short, if no summary is printed that says so."""
     from ncai.tables.inspect import cut_short
 
     estimator = model.estimator

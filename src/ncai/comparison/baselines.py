@@ -12,7 +12,7 @@ from scipy.special import ndtr
 from ncai.predictive.simple import GaussianPredictions, Predictions
 from ncai.stats.scores import expected_absolute_value
 
-# Of the marginal density: more rows than this are summarised by their quantiles.
+# The marginal density has a kernel for each row, or for this many quantiles.
 MOST_KERNELS = 1000
 _BLOCK_ROWS = 2048
 _FOLDS = 3
@@ -78,7 +78,7 @@ class MarginalPredictions:
 
 
 class MarginalDensity:
-    """The density of y alone, by kernels: what a prediction without inputs knows."""
+    """The density of y alone, by kernels: a prediction that ignores the inputs."""
 
     name = "Density of y alone"
 
@@ -92,8 +92,8 @@ class MarginalDensity:
         if num_rows > MOST_KERNELS:
             y = np.quantile(y, (np.arange(MOST_KERNELS) + 0.5) / MOST_KERNELS)
         width = 0.9 * narrow * num_rows**-0.2
-        # A wide kernel with the weight of half a row stands for a row unlike all
-        # before: one such would else give the baseline a score of minus infinity.
+        # A wide kernel with the weight of half a row allows for a value unlike all
+        # before; without it one such row would score minus infinity.
         wide = 0.5 / (num_rows + 0.5)
         self.means_ = np.append(y, y.mean())
         self.stds_ = np.append(np.full(len(y), width), 3 * (spread or 1.0))
@@ -129,8 +129,8 @@ class ConstantNoiseLinear:
 class ConstantNoiseNetwork:
     """A plain network of the same hidden layers, with noise of one width.
 
-    The width is that of errors on rows left out of training: errors on training rows
-    would make the baseline look overconfident, and us good.
+    The width is that of cross-validation errors. Errors on training rows are smaller,
+    and would make the baseline overconfident.
     """
 
     name = "Network, constant noise"
@@ -161,7 +161,7 @@ class ConstantNoiseNetwork:
         )
         folds = KFold(min(_FOLDS, len(inputs)), shuffle=True, random_state=self.seed)
         with warnings.catch_warnings():
-            # It has had the steps it is given; a baseline need not be perfect.
+            # A baseline may stop before it has converged.
             warnings.simplefilter("ignore", ConvergenceWarning)
             errors = targets - cross_val_predict(model, inputs, targets, cv=folds)
             self.model_ = model.fit(inputs, targets)
@@ -174,7 +174,7 @@ class ConstantNoiseNetwork:
 
 
 def default_baselines(hidden: tuple[int, ...], seed: int) -> list:
-    """The three that `ncai fit` compares with."""
+    """The three baselines that `ncai fit` compares with."""
     return [
         ConstantNoiseLinear(),
         ConstantNoiseNetwork(hidden, seed),
@@ -183,7 +183,7 @@ def default_baselines(hidden: tuple[int, ...], seed: int) -> list:
 
 
 def _in_blocks(function: Callable[[np.ndarray], np.ndarray], y: ArrayLike):
-    """A function of a column of targets, on so few at once that memory stays small."""
+    """A function of a column of targets, block by block to save memory."""
     column = np.asarray(y, np.float64)[:, None]
     starts = range(0, max(len(column), 1), _BLOCK_ROWS)
     return np.concatenate(

@@ -14,7 +14,12 @@ from ncai.preprocessing.columns.column import RawColumn
 from ncai.preprocessing.columns.groups import ColumnGroup
 from ncai.preprocessing.columns.kinds import is_id_like, names_rows, recognise
 from ncai.preprocessing.columns.missing import mark_name, note_of_shared_mark
-from ncai.preprocessing.columns.notes import Limits, Surprise, quoted, tell_surprises
+from ncai.preprocessing.columns.notes import (
+    Limits,
+    Surprise,
+    quoted,
+    surprise_sentences,
+)
 from ncai.preprocessing.columns.plans import (
     PLANS,
     Plan,
@@ -28,8 +33,8 @@ from ncai.preprocessing.columns.plans import (
 class TablePreparer(TransformerMixin, BaseEstimator):
     """Numbers, booleans, dates and categories, with gaps, into a matrix of numbers.
 
-    What is done to each column is decided on the rows of `fit`, told by `describe`, and
-    done again by `transform`, which finds columns by name, in any order, and ignores
+    `fit` decides what to do to each column, `describe` explains it, and `transform`
+    does the same to other rows: it finds columns by name, in any order, and ignores
     others. Constant and duplicate columns are dropped. A transformer of scikit-learn:
     alone, or before a regressor in a `Pipeline`.
 
@@ -113,7 +118,7 @@ class TablePreparer(TransformerMixin, BaseEstimator):
         """The matrix; warns of missing values and levels that `fit` did not see."""
         check_is_fitted(self)
         frame, surprises = self.prepare(X)
-        for sentence in tell_surprises(surprises):
+        for sentence in surprise_sentences(surprises):
             warnings.warn(sentence, stacklevel=2)
         return frame.to_numpy()
 
@@ -256,7 +261,7 @@ class _LearnedColumns:
         """Recognise a column and learn its plan."""
         name, kind = column.name, recognise(column)
         if kind is None:
-            self.notes[name] = "dropped: no value is there"
+            self.notes[name] = "dropped: all values are missing"
             return
         hint = f"; {kind.hint}" if kind.hint else ""
         if kind.name == "category" and names_rows(column):
@@ -327,7 +332,7 @@ def _why_dropped(frame: pd.DataFrame, name: str, equals: Mapping[str, str]) -> s
     twin = next(iter(equals.values()))
     if frame.loc[:, name].equals(frame.loc[:, twin]):
         return f"dropped: the same as {quoted(twin)} in every row"
-    return f"dropped: it tells nothing that {quoted(twin)} does not"
+    return f"dropped: it carries the same information as {quoted(twin)}"
 
 
 def _unique_names(outputs: Mapping[str, list[str]]) -> dict[str, dict[str, str]]:

@@ -1,4 +1,4 @@
-"""Columns of a table by name, and refusals that say which is wrong where."""
+"""Columns of a table by name, and errors that say what is wrong in which row."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -35,7 +35,7 @@ def table_name(path: str | Path) -> str:
 
 
 def numbers(column: pd.Series, path: str | Path) -> np.ndarray:
-    """A column that must hold finite numbers only, such as the target."""
+    """The numbers of a column that must hold nothing else, such as the target."""
     name, rows = column.name, list(column.index)
     missing = np.flatnonzero(column.isna())
     if len(missing):
@@ -68,13 +68,13 @@ def _likeness(column: pd.Series) -> str:
     form = number_form(text) or PLAIN
     if form != PLAIN:
         found = FORM_WORDS[form].removeprefix("a number ")
-        return f", and looks like numbers {found}: write 1234.5 for such a one"
+        return f", and looks like numbers {found}: write them as 1234.5"
     sign = sign_beside(text)
     return f", and looks like numbers with {sign!r}: leave that out" if sign else ""
 
 
 def listed(noun: str, names: Sequence[str], most: int = 12) -> str:
-    """A noun and names after it, not too many."""
+    """A noun followed by names, of which only the first few are listed."""
     shown = ", ".join(repr(name) for name in names[:most])
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return f"{noun}{'s' if len(names) > 1 else ''} {shown}{more}"

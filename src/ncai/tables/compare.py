@@ -14,7 +14,7 @@ import pandas as pd
 from ncai.comparison.peers import installed_peers
 from ncai.diagnostics.evaluation import MAIN_SCORES, average_scores, row_scores
 from ncai.predictive.simple import Predictions
-from ncai.preprocessing.columns.notes import tell_surprises
+from ncai.preprocessing.columns.notes import surprise_sentences
 from ncai.preprocessing.table_preparer import TablePreparer
 from ncai.runtime.atomic_write import replacing
 from ncai.tables.columns import table_name
@@ -98,7 +98,7 @@ def read_folds(source: TableSource, num_folds: int, seed: int) -> Folds:
 def score_folds(
     folds: Folds, methods: Sequence[Any], tell: Callable[[str], None]
 ) -> pd.DataFrame:
-    """A row of scores for each method and fold; a fit that fails says why.
+    """A row of scores for each method and fold, or the reason why a fit failed.
 
     Args:
         folds: the rows.
@@ -133,7 +133,7 @@ def _prepared(
         (part.to_numpy(), folds.targets[rows])
         for part, rows in ((train, kept), (test, held))
     ]
-    return *pairs, tell_surprises(new)  # pyright: ignore
+    return *pairs, surprise_sentences(new)  # pyright: ignore
 
 
 def _one_fit(method, train: Rows, test: Rows) -> dict[str, Any]:

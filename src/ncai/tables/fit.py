@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from ncai.preprocessing.columns.notes import counted, tell_surprises
+from ncai.preprocessing.columns.notes import counted, surprise_sentences
 from ncai.preprocessing.table_preparer import TablePreparer
 from ncai.tables.columns import numbers, require_columns, table_name
 from ncai.tables.model import FitRecord, TableModel
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 FEWEST_ROWS = 3
 FEWEST_TO_LEARN_MUCH = 20  # fewer are accepted, with a warning
-# Fewer held-out rows would say little; tables that cannot spare them hold out none.
+# Scores on fewer rows mean little; smaller tables hold out none.
 FEWEST_TEST_ROWS = 10
 FEWEST_TO_SPLIT = 50
 
@@ -168,7 +168,7 @@ class _OtherRows:
             inputs, found = self.preparer.prepare(frame)
         except ValueError as error:
             raise TableError(f"{name}: {error}") from None
-        self.surprises += [f"{name}{part}: {one}" for one in tell_surprises(found)]
+        self.surprises += [f"{name}{part}: {one}" for one in surprise_sentences(found)]
         return TableRows(frame, inputs, targets)
 
 
@@ -204,8 +204,8 @@ def _few_rows(source: TableSource, num_rows: int) -> list[str]:
     if num_rows >= FEWEST_TO_LEARN_MUCH:
         return []
     return [
-        f"{table_name(source.path)}: {num_rows} rows to learn from say little beyond "
-        "how y scatters; expect no more of the model."
+        f"{table_name(source.path)}: {num_rows} rows to learn from show little more "
+        "than how y varies; do not expect more of the model."
     ]
 
 

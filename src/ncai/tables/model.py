@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from ncai.estimators.model_file import ModelFileError, read_table_part
-from ncai.preprocessing.columns.notes import Surprise, tell_surprises
+from ncai.preprocessing.columns.notes import Surprise, surprise_sentences
 from ncai.preprocessing.table_preparer import TablePreparer
 from ncai.tables.columns import numbers, require_columns, table_name
 from ncai.tables.read import TableError
@@ -113,7 +113,7 @@ class TableModel:
         Warns of missing values and levels that the training rows did not have.
         """
         inputs, surprises = self.prepare(table)
-        for sentence in tell_surprises(surprises):
+        for sentence in surprise_sentences(surprises):
             warnings.warn(sentence, stacklevel=2)
         return self.estimator.predict_dist(inputs)
 

@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from ncai.predictive.intervals import rests_on_rare_draws
-from ncai.preprocessing.columns.notes import Surprise, tell_surprises
+from ncai.preprocessing.columns.notes import Surprise, surprise_sentences
 from ncai.tables import read as table_io
 from ncai.tables.columns import numbers, require_columns
 from ncai.tables.model import TableModel
@@ -68,7 +68,7 @@ class Pieces:
 
     def remarks(self) -> list[str]:
         """Sentences on what the model had not seen, and on numbers to doubt."""
-        remarks = tell_surprises(self.surprises)
+        remarks = surprise_sentences(self.surprises)
         if self.num_rare:
             remarks.append(
                 f"in {self.num_rare} of {self.num_rows} rows a few rare draws far out "

@@ -1,6 +1,6 @@
 """Tables in, whole or piece by piece: CSV, TSV, gzip, Parquet, standard input.
 
-Text columns stay text, and nothing here judges what is in a column.
+Text columns stay text; what a column holds is decided elsewhere.
 """
 
 import codecs
@@ -28,9 +28,9 @@ PARQUET_ENDINGS = (".parquet", ".pq")
 ENDINGS = (*TEXT_ENDINGS, *PARQUET_ENDINGS)
 # A piece of this many rows takes some tens of megabytes with a hundred columns.
 CHUNK_ROWS = 10_000
-_LOOK = 8192  # bytes at the start that tell how a table is written
+_LOOK = 8192  # bytes at the start that show how a table is written
 _GZIP, _PARQUET = b"\x1f\x8b", b"PAR1"
-# Takes values beyond the last name, which pandas drops in silence where a piece begins.
+# Holds values beyond the last name, which pandas may drop silently.
 _BEYOND = "\0"
 _NO_TEXT = (
     "{} is not text in UTF-8 (or in UTF-16 with a byte-order mark), which a table must "
@@ -61,8 +61,8 @@ def read_chunks(
     Args:
         path: a file, or "-" for standard input.
         num_rows: of a piece; None gives the whole table as one.
-        text_columns: columns of a text file to read as they are written, so that no
-            piece takes them for something else than another piece did.
+        text_columns: columns of a text file to read as they are written, so that all
+            pieces treat them alike.
     """
     with _opened(path) as (stream, kind, name):
         if kind == "parquet":
@@ -70,7 +70,7 @@ def read_chunks(
         else:
             pieces = _text_pieces(stream, kind, num_rows, text_columns, name)
         first_row = 0
-        # Closed before the stream is, also where nobody asks for the rest.
+        # Closed before the stream, even if nobody reads the rest.
         with closing(pieces):
             for piece in pieces:
                 if len(piece):
@@ -129,7 +129,7 @@ def _text_pieces(
     text_columns: Collection[str],
     name: str,
 ) -> Generator[pd.DataFrame, None, None]:
-    """Pieces of a text table, its header read apart: pandas would rename doubles."""
+    """Pieces of a text table. We read its header, since pandas renames duplicates."""
     try:
         buffered = stream if hasattr(stream, "peek") else io.BufferedReader(stream)  # pyright: ignore
         form = text_form(buffered.peek(_LOOK)[:_LOOK], separator)  # pyright: ignore
@@ -190,7 +190,7 @@ def _next_piece(pieces: Iterator[pd.DataFrame]) -> pd.DataFrame | None:
 
 @contextmanager
 def _as_text(stream: Any, encoding: str) -> Iterator[io.TextIOWrapper]:
-    """The stream as text, left open at the end: it is for its opener to close."""
+    """The stream as text. It stays open, since its opener closes it."""
     text = io.TextIOWrapper(stream, encoding=encoding, newline="")
     try:
         yield text
@@ -266,7 +266,7 @@ def _why_unreadable(name: str, reason: str) -> str:
 
 _MARKS = {
     codecs.BOM_UTF8: "utf-8-sig",
-    # Before UTF-16, whose mark theirs begins with; nobody writes tables so.
+    # UTF-32 is not supported. It comes first, since its mark begins like UTF-16's.
     codecs.BOM_UTF32_LE: None,
     codecs.BOM_UTF32_BE: None,
     codecs.BOM_UTF16_LE: "utf-16",
@@ -282,7 +282,7 @@ class TextForm(NamedTuple):
     separator: str
 
     def assumed(self, expected: str) -> list[str]:
-        """What is not as expected of a table, in words."""
+        """What differs from the usual form of a table, in words."""
         found = []
         if self.separator != expected:
             found.append(f"with values separated by {_WORDS[self.separator]}")
@@ -292,12 +292,12 @@ class TextForm(NamedTuple):
 
 
 def text_form(start: bytes, separator: str) -> TextForm | None:
-    """The form of a table that starts so; None if that is no text we read.
+    """How a table is written that starts like this; None if it is not readable text.
 
     Args:
         start: the first bytes, some kilobytes.
-        separator: the one to expect, which is taken unless another makes more columns
-            of both of the first two lines.
+        separator: the one to expect; another is used only if it splits both of the
+            first two lines into more columns.
     """
     encoding = next(
         (name for mark, name in _MARKS.items() if start.startswith(mark)), "utf-8"
@@ -305,7 +305,7 @@ def text_form(start: bytes, separator: str) -> TextForm | None:
     if encoding is None or (encoding != "utf-16" and b"\0" in start):
         return None
     text = start.decode(encoding, errors="ignore")
-    # The last line may be cut off; the first is all that counts if there is no other.
+    # The last line may be cut off; it is used only if there is no other.
     whole = text[: text.rfind("\n") + 1] or text
     candidates = dict.fromkeys((separator, *_WORDS))
     return TextForm(encoding, max(candidates, key=lambda one: _width(whole, one)))
@@ -316,6 +316,6 @@ def _width(text: str, separator: str) -> int:
     lines = filter(None, csv.reader(io.StringIO(text), delimiter=separator))
     try:
         widths = {len(line) for line in islice(lines, 2)}
-    except csv.Error:  # told by who reads the whole table
+    except csv.Error:  # reported when the whole table is read
         return 1
     return widths.pop() if len(widths) == 1 else 1

@@ -24,7 +24,7 @@ def table_writer(path: str | Path | None) -> Iterator[Callable[[pd.DataFrame], N
     """A function that takes one piece of a table after another.
 
     The file's ending says what is written: CSV, TSV, gzipped or not, or Parquet; None
-    is standard output. A file appears whole, when the context ends well, or not at all.
+    is standard output. A file appears only when the context ends without an error.
     """
     if path is None:
         yield _text_writer(sys.stdout, ",")

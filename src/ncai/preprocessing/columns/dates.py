@@ -28,7 +28,7 @@ _FEWEST_CYCLES = 2
 
 def fitting_formats(known: pd.Series) -> list[str]:
     """The formats in which all these different texts are dates."""
-    # A few values first: most texts are no dates, and to find it out takes long.
+    # A few values first: most texts are no dates, and parsing all of them is slow.
     return [
         form
         for form in _FORMATS
@@ -40,7 +40,7 @@ def fitting_formats(known: pd.Series) -> list[str]:
 def date_format(known: pd.Series, fitting: list[str]) -> str | None:
     """The one format of these texts among those that fit; None if none or two are."""
     if fitting[:1] == [_ISO]:
-        # Pandas takes bare years and the like for dates.
+        # Pandas also reads bare years and the like as dates.
         if known.str.contains("-").all():
             return _ISO
         fitting = fitting[1:]
@@ -56,9 +56,9 @@ def is_ambiguous(fitting: list[str]) -> bool:
 class DatePlan:
     """Elapsed days, and the place in the year, the week and the day.
 
-    Both, since they say different things: elapsed time carries a trend, the place in a
-    cycle what comes again. As sine and cosine, so that December is beside January. A
-    cycle that the training rows do not show twice cannot be learnt, and is left out.
+    Elapsed time carries a trend, the place in a cycle what repeats. Places are given as
+    sine and cosine, so that December is beside January. A cycle that the training rows
+    do not cover twice cannot be learnt, and is left out.
     """
 
     name: str

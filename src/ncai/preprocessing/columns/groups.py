@@ -1,7 +1,7 @@
-"""Columns of the matrix that say one thing together, such as the levels of a category.
+"""Columns of the matrix that belong together, such as the levels of a category.
 
-Whoever changes one of them alone makes a row that cannot be: a person of no sex, a day
-that is nowhere in the year.
+Changing one of them alone would make a row that cannot exist, such as a day that is
+nowhere in the year.
 """
 
 from collections.abc import Mapping
@@ -21,7 +21,7 @@ class ColumnGroup:
     """Columns of the matrix that move together.
 
     Attributes:
-        name: what they say.
+        name: what they describe.
         columns: their names in the matrix. Of a number the first is the number itself.
         source: the column of the table that they are made of.
         levels: of a category, what each level is in `columns`; the most frequent first.

@@ -11,10 +11,10 @@ from ncai.preprocessing.columns.column import RawColumn
 from ncai.preprocessing.columns.dates import date_format, fitting_formats, is_ambiguous
 from ncai.preprocessing.columns.number_text import PLAIN, number_form, sign_beside
 
-# Fewer rows than this say nothing about whether a column numbers them.
+# With fewer rows we cannot tell whether a column numbers them.
 _FEWEST_FOR_IDS = 20
 _ID_NAME = re.compile(r"(^|[_\s.-])(id|uuid|guid|index|key|rownum|row)$|^unnamed", re.I)
-# Text with more levels than this share of the rows names rows, it does not group them.
+# Text with more different values than this share of the rows names the rows.
 _TEXT_SHARE = 0.5
 
 
@@ -24,7 +24,7 @@ class Kind(NamedTuple):
     Attributes:
         name: one of `plans.PLANS`.
         form: how its values are written; what that is depends on the kind.
-        hint: of a category, what it looks like that it could not be taken for.
+        hint: of a category, what it looks like although it could not be read as that.
     """
 
     name: str
@@ -64,7 +64,7 @@ def _recognise_text(column: RawColumn) -> Kind | None:
 
 
 def _likeness(known: pd.Series, fitting: list[str]) -> str | None:
-    """What a column of text looks like that it could not be taken for."""
+    """What a column of text looks like, although it could not be read as that."""
     if is_ambiguous(fitting):
         return (
             "it looks like dates that could be day/month or month/day: written as "
@@ -88,7 +88,7 @@ def is_id_like(column: RawColumn, values: np.ndarray, form: str) -> bool:
     """Whether numbers are whole, each there once, and called an id or without gaps.
 
     Args:
-        column: to be told by its name; a duration is no id.
+        column: its name may reveal an id; a duration is never one.
         values: its numbers, NaN where missing.
         form: how they are written.
     """

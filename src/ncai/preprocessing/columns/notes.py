@@ -1,4 +1,4 @@
-"""What is said about columns, and the limits by which they are treated."""
+"""Notes and warnings about columns, and the limits that decide what is done to them."""
 
 from collections import defaultdict
 from collections.abc import Iterable
@@ -29,13 +29,13 @@ class Learned(NamedTuple):
 
 
 class Limits(NamedTuple):
-    """From which number of rows on something gets a column of its own."""
+    """The most levels of a category, and the fewest rows that a level or mark needs."""
 
     max_levels: int
     min_rows: int
 
 
-def tell_surprises(surprises: Iterable[Surprise]) -> list[str]:
+def surprise_sentences(surprises: Iterable[Surprise]) -> list[str]:
     """A sentence for each column and kind of surprise, over all pieces of a table."""
     counts: dict[tuple[str, str], int] = defaultdict(int)
     examples: dict[tuple[str, str], set[str]] = defaultdict(set)
@@ -48,8 +48,8 @@ def tell_surprises(surprises: Iterable[Surprise]) -> list[str]:
         rows = f"{count} row{'s' if count != 1 else ''}"
         if what == "missing":
             sentences.append(
-                f"column {name} lacks its value in {rows}, though none was missing in "
-                "training: its usual value was taken."
+                f"column {name} has no value in {rows}, although none was missing in "
+                "training; its typical training value is used instead."
             )
         elif what == "far outside":
             (span,) = examples[column, what]
@@ -61,13 +61,13 @@ def tell_surprises(surprises: Iterable[Surprise]) -> list[str]:
             shown = ", ".join(map(repr, sorted(examples[column, what])[:3]))
             sentences.append(
                 f"column {name} has levels not seen in training in {rows} (such as "
-                f"{shown}): they count as rare or average ones."
+                f"{shown}); they are treated as a rare or an average level."
             )
     return sentences
 
 
 def quoted(name: object) -> str:
-    """A name of the user's in quotes, as it is: escapes are for programmers."""
+    """A name of the user's in quotes, without escapes where it can be printed."""
     plain = isinstance(name, str) and name.isprintable()
     return f"'{name}'" if plain else repr(name)
 

@@ -1,4 +1,4 @@
-"""Numbers as people write them: 1,234.5 or 0,53 or 12 %, and a mark for none."""
+"""Numbers as people write them: 1,234.5 or 0,53 or 12 %, and marks of missing ones."""
 
 import re
 from collections import Counter
@@ -11,7 +11,7 @@ from ncai.preprocessing.columns.missing import means_missing
 
 PLAIN, THOUSANDS, DECIMAL_COMMA = "plain", "thousands", "decimal comma"
 PERCENT, COMMA_PERCENT = "percent", "decimal comma percent"
-# What is said of a column of each form; the first that fits most values is taken.
+# How a note describes each form; the first form that fits most values is used.
 FORM_WORDS = {
     PLAIN: "a number",
     THOUSANDS: "a number with ',' between thousands",
@@ -21,11 +21,12 @@ FORM_WORDS = {
 }
 # Beyond this sums of squares overflow, and scaling fails on the way.
 LARGEST = 1e100
-# A text column is one of numbers if at least this share of its values are some: the
-# rest are then taken for the table's own marks of a missing value, such as "?".
+# A text column holds numbers if at least this share of its values are numbers. The rest
+# then count as the table's own marks of a missing value, such as "?".
 _NUMBER_SHARE = 0.9
-# One repeated word among at least so many different numbers is a mark of its own; among
-# fewer it may be one more level, as in 1, 2, 3, K. Signs alone are no level.
+# A single repeated word marks missing values if there are at least this many different
+# numbers; among fewer it may be one more level, as in 1, 2, 3, K. A mere sign such as
+# "-" is never a level.
 _FEWEST_NUMBERS = 10
 _FEWEST_BESIDE_SIGNS = 2
 
@@ -59,7 +60,7 @@ def number_form(known: pd.Series) -> str | None:
 
 
 def numbers_in(text: pd.Series, form: str) -> Any:
-    """The numbers that texts of this form say, NaN for what is none."""
+    """The numbers in texts of this form; NaN where a text is not a number."""
     if form == PLAIN:
         return pd.to_numeric(text, errors="coerce")
     pattern = _WITH_COMMA if form in (DECIMAL_COMMA, COMMA_PERCENT) else _GROUPED

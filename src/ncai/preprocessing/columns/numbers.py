@@ -79,7 +79,7 @@ class NumberPlan:
 
 
 def _read(column: RawColumn, form: str) -> tuple[np.ndarray, np.ndarray]:
-    """The numbers, NaN where there is none, and which values are there but none."""
+    """The numbers (NaN where there is none), and which given values are not numbers."""
     given = column.values
     if pd.api.types.is_timedelta64_dtype(given):
         given = given.dt.total_seconds()
