@@ -9,20 +9,20 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from ncai import BNNLVRegressor, BNNRegressor
-from ncai.fitting.settings import resolve
+from ncai import MAP, MFVI, BNNLVRegressor, BNNRegressor, Marginal
 
+METHOD = MFVI(
+    learning_rate=0.03, validation_fraction=0, n_weight_draws=16, n_latent_draws=4
+)
 TINY = {
+    "inference": METHOD,
     "hidden": (8,),
     "max_steps": 500,
-    "learning_rate": 0.03,
     "n_restarts": 1,
-    "validation_fraction": 0,
-    "n_weight_draws": 16,
     "random_state": 0,
 }
 # Fixed noise saves a stage, and with it a compilation for every shape of data.
-TINY_LATENT = {"inference": "mfvi", "noise_variance": 0.01, "n_latent_draws": 4, **TINY}
+TINY_LATENT = TINY | {"noise_variance": 0.01}
 
 
 def expected_failures(estimator):
@@ -44,8 +44,8 @@ def test_scikit_learn_checks(estimator, check):
 
 
 # The default method: a compilation for every shape of data makes it slow.
-MARGINAL = {"hidden": (8,), "max_steps": 200, "n_restarts": 2, "n_folds": 2}
-MARGINAL |= {"n_weight_draws": 16, "n_latent_draws": 4, "random_state": 0}
+MARGINAL = {"hidden": (8,), "max_steps": 200, "n_restarts": 2, "random_state": 0}
+MARGINAL |= {"inference": Marginal(n_folds=2, n_weight_draws=16, n_latent_draws=4)}
 
 
 @pytest.mark.slow
@@ -76,9 +76,9 @@ def test_clone_of_a_fitted_estimator_is_unfitted_and_fits_to_the_same():
 
 def test_clone_keeps_a_start_given_by_value():
     start = {"weights": np.zeros(33), "latents": np.zeros((40, 1))}
-    copy = clone(BNNLVRegressor(start=start))
-    np.testing.assert_array_equal(copy.start["weights"], start["weights"])
-    np.testing.assert_array_equal(copy.start["latents"], start["latents"])
+    copy = clone(BNNLVRegressor(inference=MFVI(start=start))).inference.start
+    np.testing.assert_array_equal(copy["weights"], start["weights"])
+    np.testing.assert_array_equal(copy["latents"], start["latents"])
 
 
 def test_pipeline():
@@ -92,10 +92,10 @@ def test_pipeline():
 
 def test_grid_search_picks_the_rate_that_learns():
     x, y = data(60)  # folds of 40 rows
-    search = GridSearchCV(
-        BNNRegressor(**TINY), {"learning_rate": [1e-6, 0.03]}, cv=3, n_jobs=1
-    ).fit(x, y)
-    assert search.best_params_ == {"learning_rate": 0.03}
+    grid = {"inference__learning_rate": [1e-6, 0.03]}
+    search = GridSearchCV(BNNRegressor(**TINY), grid, cv=3, n_jobs=1).fit(x, y)
+    assert search.best_params_ == {"inference__learning_rate": 0.03}
+    assert search.best_estimator_.inference.learning_rate == 0.03
     assert search.predict(x).shape == (60,)
 
 
@@ -107,9 +107,10 @@ def test_without_a_latent_ncai_is_mfvi(inference):
         BNNRegressor(inference),
         clone(BNNLVRegressor(0, inference)),
     ):
-        assert resolve(model._settings())["inference"] == "mfvi"
+        assert model.resolved_settings().method.name == "mfvi"
         assert model.inference == inference
-    assert resolve(BNNLVRegressor(1, inference)._settings())["inference"] == inference
+    settings = BNNLVRegressor(1, inference).resolved_settings()
+    assert settings.method.name == inference
 
 
 def test_cross_validation_with_the_log_score():
@@ -217,8 +218,9 @@ def test_rows_of_weight_zero_are_not_held_out():
     x, y = data(48)
     weights = np.ones(48)
     weights[40:] = 0
-    settings = TINY | {"validation_fraction": 0.2, "n_restarts": 2}
-    model = BNNRegressor(**settings).fit(x, y, sample_weight=weights)
+    model = BNNRegressor(**TINY | {"n_restarts": 2})
+    model.set_params(inference__validation_fraction=0.2)
+    model.fit(x, y, sample_weight=weights)
     assert len(model.train_index_) == 32
     assert model.train_index_.max() < 40
     assert np.isfinite(model.restart_scores_).all()
@@ -228,12 +230,14 @@ def test_a_row_of_weight_two_is_two_rows():
     # The objective of the samplers and of MAP has no random numbers: it is the same,
     # and with a rate that falls to 0 both come to rest in the same optimum.
     x, y = data()
-    settings = TINY | {
-        "inference": "map",
-        "weight_variance": 1.0,
-        "max_steps": 2000,
-        "schedule": "cosine",
-    }
+    method = MAP(
+        weight_variance=1.0,
+        schedule="cosine",
+        learning_rate=0.03,
+        validation_fraction=0,
+        n_weight_draws=16,
+    )
+    settings = TINY | {"inference": method, "max_steps": 2000}
     weights = np.ones(40)
     weights[:8] = 2
     weighted = BNNRegressor(**settings).fit(x, y, sample_weight=weights)

@@ -1,25 +1,28 @@
-"""Which transform of y is taken: quick fits first, whole ones where those are close."""
+"""Which transform of y is taken: trials first, whole ones where those are close."""
 
 import numpy as np
 import pytest
 
-from ncai.estimators.bnn_lv import BNNLVRegressor
+from ncai import BNNLVRegressor
+from ncai.fitting import search
 from ncai.fitting.fit import Result
-from ncai.fitting.fit import search as trials
-from ncai.fitting.search import fit_scaled, worth_a_whole_fit
-from ncai.fitting.settings import resolve
+from ncai.fitting.search import Search
 from ncai.fitting.stacking import HeldOut
+from ncai.fitting.transform_choice import Trial, worth_a_whole_fit
 from ncai.inference.posterior import Fit
 from ncai.model.networks import MLP, FlatNetwork
-from ncai.types import Rows
+from ncai.preprocessing.scaling import Scaling
+from ncai.types import ContinuousRows, RawRows
+from small_fits import regressor
 
 RNG = np.random.default_rng(0)
 NUM_ROWS = 100
-ROWS = Rows(
+ARRAYS = (
     RNG.normal(size=(NUM_ROWS, 1)),
     np.exp(RNG.normal(size=(NUM_ROWS, 1))),
     np.ones(NUM_ROWS),
 )
+ROWS, SMOOTH = RawRows(*ARRAYS), ContinuousRows(*ARRAYS)  # they are not rounded
 NETWORK = FlatNetwork(MLP(), 1, 1, 1)
 OTHER = FlatNetwork(MLP((7,)), 1, 1, 1)
 NOISE = RNG.normal(size=NUM_ROWS)
@@ -29,7 +32,7 @@ NOISE -= NOISE.mean()
 def result(log_probs, interrupted=False, num_steps=1):
     """A fit of which nothing is known but its held-out rows."""
     nothing: dict = {"posterior": None, "score_name": "", "seconds": 0.0}
-    nothing |= dict.fromkeys(("train_index", "first_train_index", "scores", "kept"))
+    nothing |= dict.fromkeys(("train_index", "scores", "kept"))
     fit = Fit(None, {}, np.ones(1, bool), [], num_steps, interrupted)  # pyright: ignore
     return Result(fit=fit, held_out=HeldOut(np.arange(NUM_ROWS), log_probs), **nothing)
 
@@ -46,29 +49,31 @@ class FakeFits:
         self.names = names or ("none", "log") * len(scores)
         self.calls, self.networks = [], []
 
-    def __call__(self, rows, settings, network, seed, valid, start, tell, quick):
-        number = len(self.calls)
-        self.calls.append((settings["max_steps"], settings["time_limit"]))
-        self.networks.append(network)
+    def __call__(self, task, rows, valid):
+        assert valid is None
+        number, settings = len(self.calls), task.settings
+        self.calls.append((settings.max_steps, settings.time_limit))
+        self.networks.append(task.network)
         # Were y learned as it is, or as its logarithm? Their units differ.
         name = self.names[number]
-        scaling = trials.Scaling.learn(ROWS, True, name, None)
-        np.testing.assert_allclose(rows.targets, scaling.apply(ROWS).targets)
+        scaling = Scaling.learn(SMOOTH, True, name)
+        np.testing.assert_allclose(rows.targets, scaling.apply(SMOOTH).targets)
         in_units_of_y = self.scores[number] + NOISE * (0.5 if name == "log" else 1.0)
-        shifts = scaling.log_density_shifts(ROWS)
-        steps = self.steps_of_whole if settings["max_steps"] == 400 else 100
-        steps += quick.num_steps if quick else 0
+        shifts = scaling.log_density_shifts(SMOOTH)
+        steps = self.steps_of_whole if settings.max_steps == 400 else 100
+        steps += task.trial.num_steps if task.trial else 0
         return result(in_units_of_y - shifts, number == self.interrupted_at, steps)
 
 
 def fit_with(monkeypatch, fits, networks=(NETWORK,), **changes):
-    monkeypatch.setattr(trials, "fit_rows", fits)
+    monkeypatch.setattr(search, "fit_rows", fits)
     given = {"target_transform": "auto", "rounding": "ignore", "max_steps": 400}
-    settings = resolve(BNNLVRegressor(**(given | changes))._settings())
-    return fit_scaled(ROWS, settings, networks, 0)
+    settings = regressor("marginal", **(given | changes)).resolved_settings()
+    found = Search(settings, networks, 0).run(ROWS)
+    return found.candidate.scaling, found.result
 
 
-def test_a_clear_quick_fit_decides_alone(monkeypatch):
+def test_a_clear_trial_decides_alone(monkeypatch):
     fits = FakeFits(0.0, -1.0, 0.5)
     scaling, found = fit_with(monkeypatch, fits)
     assert scaling.transform.name == "none"
@@ -76,8 +81,8 @@ def test_a_clear_quick_fit_decides_alone(monkeypatch):
     assert found.held_out_score == pytest.approx(0.5, abs=1e-6)
 
 
-def test_whole_fits_decide_where_quick_ones_are_close(monkeypatch):
-    # The quick fit of y as it is leads by little, the whole one of its logarithm wins.
+def test_whole_fits_decide_where_trials_are_close(monkeypatch):
+    # The trial of y as it is leads by little, the whole one of its logarithm wins.
     fits = FakeFits(0.01, 0.0, 0.2, 0.4)
     scaling, found = fit_with(monkeypatch, fits)
     assert [steps for steps, _ in fits.calls] == [100, 100, 400, 400]
@@ -85,7 +90,7 @@ def test_whole_fits_decide_where_quick_ones_are_close(monkeypatch):
     assert found.held_out_score == pytest.approx(0.4, abs=1e-6)
 
 
-def test_with_a_time_limit_quick_fits_decide(monkeypatch):
+def test_with_a_time_limit_trials_decide(monkeypatch):
     fits = FakeFits(0.01, 0.0, 0.2)
     scaling, _ = fit_with(monkeypatch, fits, time_limit=60)
     assert scaling.transform.name == "none"
@@ -112,7 +117,7 @@ def test_ctrl_c_in_the_second_whole_fit_keeps_the_first(monkeypatch):
     assert found.fit.interrupted
 
 
-def test_ctrl_c_in_a_quick_fit_ends_it_all(monkeypatch):
+def test_ctrl_c_in_a_trial_ends_it_all(monkeypatch):
     fits = FakeFits(0.01, 0.0, interrupted_at=0)
     scaling, found = fit_with(monkeypatch, fits)
     assert scaling.transform.name == "none"
@@ -157,7 +162,7 @@ def test_closeness_is_measured_in_standard_errors():
     def trial(log_probs, num_steps=1):
         found = result(log_probs, num_steps=num_steps)
         weights = np.ones(NUM_ROWS)
-        return trials.Trial(None, None, found, log_probs, weights)  # pyright: ignore
+        return Trial(None, None, found, log_probs, weights)  # pyright: ignore
 
     best = trial(NOISE)
     error = 1 / np.sqrt(NUM_ROWS)
@@ -169,40 +174,33 @@ def test_closeness_is_measured_in_standard_errors():
     assert worth_a_whole_fit([trial(NOISE + 9, num_steps=0), far])[0] is far
 
 
+TINY = {"hidden": (3,), "max_steps": 8, "n_restarts": 2, "n_folds": 2}
+TINY |= {"random_state": 0}
+
+
 @pytest.mark.parametrize("layer", [(20,), ()])
 def test_a_start_by_value_says_which_layer_z_has(layer):
-    model = BNNLVRegressor(
-        start={
-            "weights": np.zeros(
-                FlatNetwork(MLP((3,), latent_hidden=layer), 1, 1, 1).num_weights
-            )
-        },
-        hidden=(3,),
-        max_steps=8,
-        n_restarts=2,
-        n_folds=2,
-        random_state=0,
+    network = FlatNetwork(MLP((3,), latent_hidden=layer), 1, 1, 1)
+    model = regressor(
+        "marginal",
+        start={"weights": np.zeros(network.num_weights)},
+        **TINY,
     ).fit(ROWS.inputs, ROWS.targets[:, 0])
-    assert model.settings_["latent_hidden"] == layer
+    assert model.settings_.network.latent_hidden == layer
 
 
 @pytest.mark.parametrize("rows_are_held_out", [True, False])
-def test_the_layer_of_z_is_told_and_saved(tmp_path, rows_are_held_out):
-    model = BNNLVRegressor(
-        max_steps=8,
-        n_restarts=2,
-        n_folds=2 if rows_are_held_out else 0,
-        validation_fraction=0.1 if rows_are_held_out else 0.0,
-        hidden=(3,),
-        random_state=0,
-    ).fit(ROWS.inputs, ROWS.targets[:, 0])
-    layer = model.settings_["latent_hidden"]
+def test_the_layer_of_z_is_reported_and_saved(tmp_path, rows_are_held_out):
+    held_out = {} if rows_are_held_out else {"n_folds": 0, "validation_fraction": 0.0}
+    model = regressor("marginal", **(TINY | held_out))
+    model.fit(ROWS.inputs, ROWS.targets[:, 0])
+    layer = model.settings_.network.latent_hidden
     assert layer in ((20,), ()) if rows_are_held_out else layer == (20,)
     assert model.posterior_.model.network.network.latent_hidden == layer
-    assert model.get_params()["latent_hidden"] is None  # "auto" by default
+    assert model.network is None  # "auto" by default
     model.save(tmp_path / "m.ncai")
     again = BNNLVRegressor.load(tmp_path / "m.ncai")
-    assert again.settings_["latent_hidden"] == layer
+    assert again.settings_.network.latent_hidden == layer
     np.testing.assert_array_equal(
         again.predict(ROWS.inputs), model.predict(ROWS.inputs)
     )

@@ -1,4 +1,4 @@
-"""Folds, quick fits, and which restarts predict."""
+"""Folds, trial fits, and which restarts predict."""
 
 from dataclasses import replace
 
@@ -9,21 +9,22 @@ import pytest
 from scipy import stats
 from scipy.special import logsumexp
 
-from ncai import BNNLVRegressor
-from ncai.fitting.fit import draw_folds, without_own_fold
-from ncai.fitting.member_scores import score_rows
+from ncai.fitting import stacking
+from ncai.fitting.holdout import HoldOut, draw_folds, without_own_fold
+from ncai.fitting.member_scores import (
+    NoiseGrid,
+    log_probs_on_grid,
+    mix,
+    score_rows,
+)
 from ncai.fitting.noise_recalibration import (
     OF_GROUPS,
     OF_MIXTURE,
-    NoiseGrid,
-    for_more_members,
-    log_probs_on_grid,
-    mix,
+    factor_for_more_members,
     width_of_mixture,
     widths_by_group,
 )
-from ncai.fitting.settings import resolve, restart_temperatures
-from ncai.fitting.stacking import _far_behind, _group_shares, _groups, join_fits
+from ncai.fitting.stacking import _far_behind, choose, group_shares, join_fits
 from ncai.inference.posterior import Fit
 from ncai.model.bnn_lv import Model, Variance
 from ncai.model.empirical_bayes import initial_priors_of
@@ -32,7 +33,8 @@ from ncai.objectives.elbo import DeterministicError
 from ncai.training.driver import Driver
 from ncai.training.stage import Stage
 from ncai.training.step import initial_state
-from ncai.types import Data, Rows
+from ncai.types import Data, TrainingRows
+from small_fits import regressor
 
 RNG = np.random.default_rng(0)
 X = RNG.uniform(-1, 1, (60, 1))
@@ -42,8 +44,12 @@ TINY |= {"temperature": (0.01, 0.1), "n_weight_draws": 32, "random_state": 0}
 TINY |= {"latent_hidden": (4,)}
 
 
-def settings(**given):
-    return resolve(BNNLVRegressor(**given)._settings())
+def tiny(**changes):
+    return regressor("marginal", **(TINY | changes))
+
+
+def settings(inference=None, **given):
+    return regressor(inference, **given).resolved_settings()
 
 
 def test_folds_are_parts_of_nearly_equal_size():
@@ -85,24 +91,25 @@ def test_a_restart_with_rows_of_its_own_learns_as_if_there_were_no_others():
 
 
 def test_each_temperature_sees_every_fold():
-    found = restart_temperatures(settings(n_restarts=6, n_folds=3))
+    method = settings(n_folds=3).method
+    found = method.restart_temperatures(6, folded=True)
     assert found == (0.001,) * 3 + (0.1,) * 3
-    found = restart_temperatures(settings(n_restarts=3, keep="best"))
+    found = method.restart_temperatures(3, folded=False)
     assert found == (0.001, 0.1, 0.001)
 
 
 def test_a_given_share_to_hold_out_takes_the_place_of_folds():
-    assert settings()["n_folds"] > 1
-    assert settings(validation_fraction=0.2)["n_folds"] == 0
-    assert settings(validation_fraction=0.2, n_folds=4)["n_folds"] == 4
-    with pytest.raises(ValueError, match="n_folds=4 is for inference"):
-        settings(inference="ncai", n_folds=4)
+    assert settings().method.num_folds > 1
+    assert settings(validation_fraction=0.2).method.num_folds == 0
+    assert settings(validation_fraction=0.2, n_folds=4).method.num_folds == 4
+    assert not settings(keep="best").has_folds
+    assert settings("ncai").method.num_folds == 0
 
 
 def test_the_preset_names_the_method():
-    assert settings()["inference"] == "marginal"
-    assert settings(preset="paper")["inference"] == "ncai"
-    assert settings(latent_dim=0)["inference"] == "mfvi"
+    assert settings().method.name == "marginal"
+    assert settings(preset="paper").method.name == "ncai"
+    assert settings(latent_dim=0).method.name == "mfvi"
 
 
 def test_a_mixture_counts_only_restarts_that_did_not_learn_from_a_row():
@@ -116,7 +123,7 @@ def test_group_weights_are_best_among_all_on_a_fine_grid():
     log_probs = np.log(RNG.gamma(2.0, size=(6, 40)))
     log_probs[:2, :20] = log_probs[2:4, 20:] = np.nan
     groups = np.array([0, 1, 0, 1, 0, 1])
-    shares = _group_shares(log_probs, groups, np.ones(40))
+    shares = group_shares(log_probs, groups, np.ones(40))
     assert shares.sum() == pytest.approx(1)
     assert shares[0] == shares[2] == shares[4]
     parts = np.stack([mix(log_probs[groups == g], np.ones(3)) for g in (0, 1)])
@@ -192,10 +199,10 @@ def test_each_group_has_the_width_and_the_spread_that_fit_its_rows():
 
 @pytest.fixture(scope="module")
 def fitted():
-    return BNNLVRegressor(**TINY).fit(X, Y)
+    return tiny().fit(X, Y)
 
 
-def test_the_restarts_of_the_quick_fit_may_predict_too(fitted):
+def test_the_restarts_of_the_trial_may_predict_too(fitted):
     assert len(fitted.restart_scores_) == 6 + 4
     assert fitted.posterior_.shares.sum() == pytest.approx(1)
     assert len(fitted.train_index_) == 60
@@ -205,30 +212,26 @@ def test_the_restarts_of_the_quick_fit_may_predict_too(fitted):
     assert fitted.stop_reasons_[0].endswith("after 20 steps")
 
 
-def test_snapshots_go_on_from_where_training_ended(fitted):
-    model = BNNLVRegressor(**TINY, n_snapshots=2).fit(X, Y)
-    assert len(model.restart_scores_) == 6 + 4 + 2 * 6
-    # The first ten are those of the same fit without snapshots.
-    np.testing.assert_array_equal(model.restart_scores_[:10], fitted.restart_scores_)
-    told = [reason for reason in model.stop_reasons_ if "snapshot" in reason]
-    assert [reason.split(":")[0] for reason in told] == ["snapshot 2", "snapshot 1"]
-    again = BNNLVRegressor(**TINY, n_snapshots=2).fit(X, Y)
-    assert np.array_equal(again.predict(X), model.predict(X))
+def test_the_restarts_of_the_trial_share_a_weight(fitted, monkeypatch):
+    given = {}
 
+    def keep(fit, posterior, settings, judge, groups):
+        given["groups"], given["numbers"] = groups, judge.numbers
 
-def test_the_restarts_of_an_added_fit_share_a_weight():
-    settings = resolve(BNNLVRegressor(**TINY)._settings())
-    folds = np.arange(8) % 4
-    own = _groups(settings, folds, ())
-    assert set(own) == {0, 1}
-    found = _groups(settings, folds, (2, 4))
-    assert found.tolist() == [*own, 2, 2, 3, 3, 3, 3]
+    monkeypatch.setattr(stacking, "_stack", keep)
+    posterior = fitted.posterior_.select(np.zeros(10, int))
+    fit = Fit(posterior, {}, np.ones(10, bool), [], 1)
+    rows = TrainingRows(X, Y[:, None], np.ones(60))
+    holdout = HoldOut(np.arange(60), rows, np.arange(60), np.arange(60) % 3)
+    choose(fit, fitted.settings_, jax.random.key(0), holdout, num_trial_members=4)
+    assert given["groups"].tolist() == [0, 0, 0, 1, 1, 1, 2, 2, 2, 2]
+    assert given["numbers"] == (0, 1, 2, 3, 4, 5, 0, 1, 2, 3)  # their folds
 
 
 @pytest.mark.parametrize("noise", ["variational", 0.1])
 def test_densities_at_a_width_are_those_of_the_posterior_with_that_width(noise):
-    model = BNNLVRegressor(**TINY, noise_variance=noise).fit(X, Y)
-    rows = Rows(X[:5], Y[:5, None], np.ones(5))
+    model = tiny(noise_variance=noise).fit(X, Y)
+    rows = TrainingRows(X[:5], Y[:5, None], np.ones(5))
     key = jax.random.key(3)
     factors = np.array([1.0, 0.5, 2.0])
     grid = NoiseGrid(factors, np.zeros(3))
@@ -251,7 +254,7 @@ def test_a_spread_makes_widths_differ_from_draw_to_draw(fitted):
     logs = 2 * np.log(wide.draw(jax.random.key(0), 4000).noise_std[:, 0])
     assert logs.mean() == pytest.approx(posterior.mean.log_noise_var[0, 0], abs=0.1)
     assert logs.std() == pytest.approx(np.hypot(learned, 1.4), rel=0.05)
-    rows = Rows(X[:5], Y[:5, None], np.ones(5))
+    rows = TrainingRows(X[:5], Y[:5, None], np.ones(5))
     grid = NoiseGrid(np.ones(2), np.array([0.0, 1.4]))
     keys = [jax.random.key(seed) for seed in range(60)]
     even = [log_probs_on_grid(posterior, rows, key, grid)[1] for key in keys]
@@ -275,35 +278,35 @@ def test_the_factor_of_many_members_follows_from_that_of_few(own):
     shared = np.sqrt(1 - own) * rng.normal(size=4000)
     centres = np.sqrt(own) * rng.normal(size=(24, 4000))
     few, many = (best_factor(shared, centres[:m], 1.0) for m in (3, 24))
-    assert for_more_members(few, 3, 24) == pytest.approx(many, abs=0.05)
+    assert factor_for_more_members(few, 3, 24) == pytest.approx(many, abs=0.05)
 
 
 def test_members_that_agree_or_judge_alone_keep_their_factor():
-    assert for_more_members(1.0, 3, 24) == 1.0
-    assert for_more_members(1.19, 3, 24) == 1.19
-    assert for_more_members(0.5, 1, 24) == 0.5
-    assert for_more_members(0.5, 24, 24) == 0.5
-    assert for_more_members(0.42, 3, 24) == pytest.approx(0.21)  # no narrower
-    assert 0.5 < for_more_members(0.84, 3, 24) < 0.84
+    assert factor_for_more_members(1.0, 3, 24) == 1.0
+    assert factor_for_more_members(1.19, 3, 24) == 1.19
+    assert factor_for_more_members(0.5, 1, 24) == 0.5
+    assert factor_for_more_members(0.5, 24, 24) == 0.5
+    assert factor_for_more_members(0.42, 3, 24) == pytest.approx(0.21)  # no narrower
+    assert 0.5 < factor_for_more_members(0.84, 3, 24) < 0.84
 
 
 def test_noise_is_tuned_only_where_it_was_learned(fitted):
-    untuned = BNNLVRegressor(**TINY, tune_noise=False).fit(X, Y)
+    untuned = tiny(recalibrate_noise=False).fit(X, Y)
     # Widths are chosen for groups, not for each restart, but help most of them.
     better = np.asarray(fitted.restart_scores_) >= np.asarray(untuned.restart_scores_)
     assert better.mean() > 0.5
-    fixed = BNNLVRegressor(**TINY, noise_variance=0.1).fit(X, Y)
+    fixed = tiny(noise_variance=0.1).fit(X, Y)
     draws = fixed.posterior_.draw(jax.random.key(0), 4)
     np.testing.assert_allclose(draws.noise_std, np.sqrt(0.1), rtol=1e-6)
 
 
 def test_a_fit_with_folds_repeats(fitted):
-    again = BNNLVRegressor(**TINY).fit(X, Y)
+    again = tiny().fit(X, Y)
     assert np.array_equal(again.predict(X), fitted.predict(X))
 
 
 def test_given_validation_rows_take_the_place_of_folds():
-    model = BNNLVRegressor(**TINY).fit(X, Y, X_valid=X[:20], y_valid=Y[:20])
+    model = tiny().fit(X, Y, X_valid=X[:20], y_valid=Y[:20])
     assert model.score_name_ == "average log-likelihood of the held-out rows"
 
 
@@ -315,7 +318,7 @@ def test_joined_fits_keep_their_order(fitted):
     }
     fit = Fit(posterior, history, np.ones(posterior.num_components, bool), ["b"], 2)
     short = {"step": np.array([1]), "value": np.zeros((1, 1))}
-    quick = replace(
+    trial = replace(
         fit,
         posterior=posterior.select(0),
         history=short,
@@ -323,7 +326,7 @@ def test_joined_fits_keep_their_order(fitted):
         stop_reasons=["a"],
         num_steps=1,
     )
-    joined = join_fits(fit, quick)
+    joined = join_fits(fit, trial)
     assert joined.stop_reasons == ["a", "b"]
     assert joined.num_steps == 3
     assert joined.alive.tolist() == [True] * posterior.num_components + [False]
@@ -341,11 +344,11 @@ def test_the_held_out_score_is_in_the_units_of_y():
     y = 100 * np.exp(Y)
     new = np.random.default_rng(1).uniform(-1, 1, (200, 1))
     y_new = 100 * np.exp(new[:, 0] + np.random.default_rng(2).normal(0, 0.2, 200))
-    given = {**TINY, "target_transform": "log", "keep": "best", "n_weight_draws": 256}
-    model = BNNLVRegressor(**given).fit(X, y, X_valid=new, y_valid=y_new)
+    given = {"target_transform": "log", "keep": "best", "n_weight_draws": 256}
+    model = tiny(**given).fit(X, y, X_valid=new, y_valid=y_new)
     found = model.predict_dist(new).log_prob(y_new).mean()
     assert model.held_out_score_ == pytest.approx(found, abs=0.02)
-    without = BNNLVRegressor(**{**given, "validation_fraction": 0.0}).fit(X, y)
+    without = tiny(**given, validation_fraction=0.0).fit(X, y)
     assert without.held_out_score_ is None
 
 
@@ -355,7 +358,7 @@ def test_a_spread_is_the_integral_over_widths(factor, spread):
     errors = np.array([0.0, 0.3, 1.0, 5.0])
     grid = NoiseGrid(np.array([factor, factor]), np.array([0.0, spread]))
     nodes = grid.nodes()
-    found = grid.at_all(stats.norm.logpdf(errors, 0, nodes[:, None]))
+    found = grid.at_every_width(stats.norm.logpdf(errors, 0, nodes[:, None]))
     np.testing.assert_allclose(found[0], stats.norm.logpdf(errors, 0, factor))
     normals = stats.norm.ppf((np.arange(20_000) + 0.5) / 20_000)
     widths = np.maximum(factor * np.exp(0.5 * spread * normals), nodes.min())

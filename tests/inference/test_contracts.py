@@ -1,9 +1,7 @@
 """What holds for every method and setting of the estimators, on fits of a second."""
 
-import re
-import warnings
+import copy
 from dataclasses import replace
-from functools import cache
 
 import jax
 import numpy as np
@@ -12,172 +10,60 @@ from scipy import stats
 from scipy.special import logsumexp
 from sklearn.exceptions import NotFittedError
 
-from ncai import BNNLVRegressor, BNNRegressor, FitFailedError, make_dataset
+from method_contracts import CONTRACTS, check
+from ncai import HMC, BNNLVRegressor, BNNRegressor, FitFailedError, make_dataset
 from ncai.estimators import bnn_lv as estimators
 from ncai.fitting.holdout import hold_out, padded_size
 from ncai.fitting.member_scores import score_rows
-from ncai.fitting.settings import METHOD_PRESETS, METHODS, PRESETS, resolve
 from ncai.fitting.stacking import stacking_weights
-from ncai.inference import hmc, nuts
-from ncai.inference.latents import infer_latents, sample_latents
-from ncai.inference.posterior import GaussianPosterior, _normals, split_draws
+from ncai.inference import hmc, mixing, nuts
+from ncai.inference.latents import LatentPosterior, infer_latents, sample_latents
+from ncai.inference.posterior import (
+    GaussianPosterior,
+    SamplePosterior,
+    _normals,
+    split_draws,
+)
+from ncai.inference.registry import METHODS, PRESET_METHODS
 from ncai.model.bnn_lv import Model, PriorState, Variance
 from ncai.model.networks import MLP, FlatNetwork
 from ncai.model.quadrature import latent_rule
 from ncai.training import groups as restart_groups
 from ncai.types import Data, Unknowns
+from small_fits import (
+    NUM_WEIGHTS,
+    TINY,
+    data,
+    fit,
+    fitted,
+    fitted_plain,
+    regressor,
+    tiny,
+)
 
-# BlackJAX wants its adaptation called in a new way; the sampler still works.
-
-TRAINED = ("map", "mfvi", "ncai0", "ncai", "marginal", "iwae")
-SAMPLED = ("hmc", "hmc_marginal")
-TINY = {
-    "hidden": (8,),
-    "max_steps": 300,
-    "n_restarts": 2,
-    "n_chains": 2,
-    "n_warmup": 25,
-    "n_draws": 25,
-    "n_weight_draws": 32,
-    "n_latent_draws": 8,
-    "random_state": 0,
-}
-NUM_WEIGHTS = 33  # of 1 input, 1 latent, 8 hidden nodes, 1 output
-# With 20 nodes more between z and the hidden ones: 20 x 2 + 20 x 8 for 8.
-NUM_WEIGHTS_OF = {"marginal": 225}
-
-
-def data(num_rows=40, seed=0):
-    """Noise that grows with x."""
-    rng = np.random.default_rng(seed)
-    x = rng.uniform(-1, 1, size=(num_rows, 1))
-    return x, 10 + 3 * x[:, 0] + (1 + x[:, 0]) * rng.normal(size=num_rows)
-
-
-def estimator(inference="mfvi", **changes):
-    layer = {"latent_hidden": (20,)} if inference == "marginal" else {}
-    return BNNLVRegressor(inference=inference, **(TINY | layer | changes))
-
-
-def fit(model, x, y, **arguments):
-    """Fit; that chains this short have not mixed is known."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message=".*NOT mixed.*")
-        return model.fit(x, y, **arguments)
-
-
-@cache
-def fitted(inference="mfvi", num_rows=40, **changes):
-    """A fit that several tests look at, and none may change."""
-    return fit(estimator(inference, **changes), *data(num_rows))
-
-
-@pytest.fixture(params=METHODS)
-def method(request):
-    return request.param
+TRAINED = [name for name, method in METHODS.items() if not method.supports.sampling]
+SAMPLED = [name for name, method in METHODS.items() if method.supports.sampling]
 
 
 # ----- Every method -------------------------------------------------------------------
 
 
 def test_the_list_of_methods_is_complete():
-    assert METHODS == (*TRAINED, *SAMPLED)
+    assert TRAINED == ["map", "mfvi", "ncai0", "ncai", "marginal", "iwae"]
+    assert SAMPLED == ["hmc", "hmc_marginal"]
 
 
-def test_fits_and_predicts(method):
-    model = fitted(method)
-    x, y = data()
-    mean, std = model.predict(x, return_std=True)
-    assert mean.shape == std.shape == (40,)
-    assert np.isfinite(mean).all()
-    assert np.isfinite(std).all()
-    assert (std > 0).all()
-    log_prob = model.predict_dist(x).log_prob(y)
-    assert np.isfinite(log_prob).all()
-    assert model.log_score(x, y) == pytest.approx(log_prob.mean())
-    # Even a short fit beats the scale of y: mean 10, spread 2.
-    assert abs(mean.mean() - y.mean()) < 1
-    draws = model.posterior_.draw(jax.random.key(0), 10)
-    assert draws.weights.shape == (10, NUM_WEIGHTS_OF.get(method, NUM_WEIGHTS))
-    assert draws.noise_std.shape == (10, 1)
-    assert draws.latent_std.shape == (10,)
+@pytest.mark.parametrize("contract", CONTRACTS, ids=lambda c: c.__name__)
+@pytest.mark.parametrize("name", list(METHODS))
+@pytest.mark.filterwarnings("ignore:.*NOT mixed")
+def test_every_method(name, contract, tmp_path):
+    check(contract, name, tmp_path)
 
 
-def test_reports_how_it_went(method):
-    model = fitted(method)
-    assert model.stop_reasons_
-    assert all(re.fullmatch(r"[\w -]+: .+", reason) for reason in model.stop_reasons_)
-    # With "marginal" those of the quick fit come after.
-    assert model.restart_scores_.shape == (4 if method == "marginal" else 2,)
-    assert np.isfinite(model.restart_scores_).all()
-    assert model.restarts_lost_ == 0
-    assert model.n_iter_ >= 50
-    assert model.fit_seconds_ > 0
-    assert len(model.history_["value"]) == len(model.history_["stage"])
-    assert (model.sampler_report_ is not None) == (method in SAMPLED)
-
-
-def test_has_latents_of_the_training_rows(method):
-    latents = fitted(method).latent_posterior_
-    assert latents.mean.shape == latents.std.shape == (40, 1)
-    assert np.isfinite(latents.mean).all()
-    widths = latents.std
-    assert (widths == 0).all() if method == "map" else (widths > 0).all()
-
-
-def test_repeats_bit_for_bit_with_the_same_seed(method):
-    x, y = data()
-    again = fit(estimator(method), x, y)
-    model = fitted(method)
-    np.testing.assert_array_equal(again.predict(x), model.predict(x))
-    np.testing.assert_array_equal(
-        again.predict_dist(x).log_prob(y), model.predict_dist(x).log_prob(y)
-    )
-    np.testing.assert_array_equal(
-        again.latent_posterior_.mean, model.latent_posterior_.mean
-    )
-
-
-def test_differs_with_another_seed(method):
-    x, y = data()
-    other = fit(estimator(method, random_state=1), x, y)
-    assert np.abs(other.predict(x) - fitted(method).predict(x)).max() > 1e-3
-
-
-def test_saves_and_loads_to_bit_equal_predictions(method, tmp_path):
-    x, y = data()
-    model = fitted(method)
-    model.save(tmp_path / "model")
-    loaded = BNNLVRegressor.load(tmp_path / "model")
-    for one, other in zip(
-        model.predict(x, return_std=True),
-        loaded.predict(x, return_std=True),
-        strict=True,
-    ):
-        np.testing.assert_array_equal(one, other)
-    np.testing.assert_array_equal(
-        model.predict_dist(x).log_prob(y), loaded.predict_dist(x).log_prob(y)
-    )
-    assert loaded.stop_reasons_ == model.stop_reasons_
-    np.testing.assert_array_equal(loaded.restart_scores_, model.restart_scores_)
-
-
-def test_a_prediction_does_not_depend_on_the_rows_around_it(method):
-    model = fitted(method)
-    x = data()[0]
-    whole = np.stack(model.predict(x, return_std=True))
-    alone = np.stack(model.predict(x[7:8], return_std=True))
-    np.testing.assert_array_equal(alone[:, 0], whole[:, 7])
-    turned = np.stack(model.predict(x[::-1], return_std=True))
-    np.testing.assert_array_equal(turned[:, ::-1], whole)
-
-
-def test_latents_of_new_rows(method):
-    x, y = data(5, seed=9)
-    latents = fitted(method).latent_posterior(x, y)
-    assert latents.mean.shape == latents.std.shape == (5, 1)
-    assert np.isfinite(latents.mean).all()
-    assert (latents.std > 0).all()
+def test_widths_of_latents_are_positive_but_for_map():
+    for name in METHODS:
+        widths = fitted(name).latent_posterior_.std
+        assert (widths == 0).all() if name == "map" else (widths > 0).all()
 
 
 @pytest.mark.parametrize("method", TRAINED)
@@ -195,8 +81,8 @@ def test_other_numbers_compile_nothing(method):
         "input_tolerance": 0.7,
         "random_state": 5,
     }
-    fit(estimator(method, **changes), *data(40, seed=1))
-    fit(estimator(method), *data(38, seed=1))  # rows are padded to 40
+    fit(tiny(method, **changes), *data(40, seed=1))
+    fit(tiny(method), *data(38, seed=1))  # rows are padded to 40
     assert restart_groups.run_chunk._cache_size() == before
 
 
@@ -208,7 +94,7 @@ def test_other_numbers_compile_nothing_of_a_sampler(method):
         nuts.warm_start,
         nuts.warmup_chunk,
         nuts.draw_chunk,
-        hmc.predictive_summary,
+        mixing.predictive_summary,
     )
     before = [program._cache_size() for program in programs]
     assert min(before) > 0
@@ -222,22 +108,22 @@ def test_other_numbers_compile_nothing_of_a_sampler(method):
         "n_draws": 50,
         "random_state": 5,
     }
-    fit(estimator(method, **changes), *data(40, seed=1))
-    fit(estimator(method), *data(38, seed=1))  # rows are padded to 40
+    fit(tiny(method, **changes), *data(40, seed=1))
+    fit(tiny(method), *data(38, seed=1))  # rows are padded to 40
     assert [program._cache_size() for program in programs] == before
 
 
 def test_other_fixed_noise_compiles_nothing():
-    fit(estimator(noise_variance=0.1), *data())
+    fit(tiny(noise_variance=0.1), *data())
     before = restart_groups.run_chunk._cache_size()
-    fit(estimator(noise_variance=0.3), *data())
+    fit(tiny(noise_variance=0.3), *data())
     assert restart_groups.run_chunk._cache_size() == before
 
 
 @pytest.mark.parametrize("method", SAMPLED)
 def test_chains_that_have_not_mixed_are_reported_in_words(method):
     with pytest.warns(UserWarning, match="the chains have NOT mixed") as caught:
-        model = estimator(method).fit(*data())
+        model = tiny(method).fit(*data())
     (message,) = [str(w.message) for w in caught if "mixed" in str(w.message)]
     assert message == str(model.sampler_report_)
     assert "2 chains x 25 draws" in message
@@ -248,7 +134,7 @@ def test_chains_that_have_not_mixed_are_reported_in_words(method):
 
 def test_the_fewest_draws_of_one_chain_have_a_report():
     summary = np.random.default_rng(0).normal(size=(4, 1, 3))
-    report = hmc.judge_mixing(summary, nuts.DrawInfo(*np.zeros((4, 4, 1))))
+    report = mixing.judge_mixing(summary, nuts.DrawInfo(*np.zeros((4, 4, 1))))
     assert np.isfinite([report.max_rhat, report.min_ess]).all()
     assert not report.mixed
 
@@ -256,11 +142,11 @@ def test_the_fewest_draws_of_one_chain_have_a_report():
 def test_chains_that_never_moved_have_not_mixed():
     still = np.ones((25, 2, 80))  # as many as of a fit of `TINY`
     info = nuts.DrawInfo(*np.zeros((4, 25, 2)))
-    report = hmc.judge_mixing(still, info)
+    report = mixing.judge_mixing(still, info)
     assert report.max_rhat == np.inf
     assert not report.mixed
     still[:, :, 0] = np.random.default_rng(0).normal(size=(25, 2))
-    assert hmc.judge_mixing(still, info).max_rhat < 2  # of the one that varies
+    assert mixing.judge_mixing(still, info).max_rhat < 2  # of the one that varies
 
 
 def test_hmc_takes_no_weights_but_0_and_1():
@@ -268,14 +154,14 @@ def test_hmc_takes_no_weights_but_0_and_1():
     weights = np.ones(40)
     weights[3] = 2
     with pytest.raises(ValueError, match=r"sample_weight must be .*'hmc_marginal'"):
-        estimator("hmc").fit(x, y, sample_weight=weights)
+        tiny("hmc").fit(x, y, sample_weight=weights)
     # Without a z there is none to share.
     model = replace(
         fitted("hmc").posterior_.model, network=FlatNetwork(MLP((8,)), 1, 0, 1)
     )
     hmc._refuse_weights(model, Data(x, y[:, None], weights))
     weights[3] = 0
-    model = fit(estimator("hmc"), x, y, sample_weight=weights)
+    model = fit(tiny("hmc"), x, y, sample_weight=weights)
     np.testing.assert_array_equal(model.train_index_, np.flatnonzero(weights))
 
 
@@ -305,9 +191,9 @@ def test_a_sampler_trains_on_every_row(method):
 
 
 def test_the_paper_preset_has_the_numbers_of_the_paper():
-    model = BNNLVRegressor(preset="paper")
-    settings = resolve(model.get_params())
+    settings = BNNLVRegressor(preset="paper").resolved_settings().to_dict()
     expected = {
+        "inference": "ncai",
         "max_steps": 30_000,
         "learning_rate": 0.01,
         "n_restarts": 10,
@@ -328,25 +214,30 @@ def test_the_paper_preset_has_the_numbers_of_the_paper():
     assert {name: settings[name] for name in expected} == expected
 
 
-@pytest.mark.parametrize("preset", PRESETS)
+@pytest.mark.parametrize("preset", PRESET_METHODS)
 def test_a_preset_fills_what_is_none_and_nothing_else(preset):
-    given = {"max_steps": 7, "plateau": True, "noise_variance": "map", "hz_weight": 0.0}
-    model = BNNLVRegressor(preset=preset, **given)
-    settings = resolve(model.get_params())
-    assert {name: settings[name] for name in given} == given
-    method = PRESETS[preset]["inference"]
-    own = METHOD_PRESETS.get((preset, method), {})
-    for name, value in (PRESETS[preset] | own).items():
-        if name not in given:
-            assert settings[name] == value
-            assert getattr(model, name, None) is None
+    method = METHODS[PRESET_METHODS[preset]](plateau=True, n_weight_draws=9)
+    given = {"max_steps": 7, "noise_variance": "map"}
+    model = BNNLVRegressor(inference=method, preset=preset, **given)
+    settings = model.resolved_settings()
+    assert {name: getattr(settings, name) for name in given} == given
+    assert settings.method.plateau is True
+    assert settings.method.n_weight_draws == 9
+    values = method.presets[preset]
+    for name in ("n_restarts", "target_transform", "rounding", "keep", "network"):
+        assert getattr(settings, name) == getattr(values, name)
+        assert getattr(model, name) is None
+    for name, value in values.method.items():
+        if name in method.get_params() and name != "plateau":
+            assert getattr(settings.method, name) == value
+            assert getattr(model.inference, name) is None
     assert model.max_steps == 7
 
 
 def test_whole_numbers_may_come_as_floats():
-    settings = resolve(BNNLVRegressor(max_steps=100.0, n_restarts=2.0).get_params())
-    assert isinstance(settings["max_steps"], int)
-    assert isinstance(settings["n_restarts"], int)
+    settings = BNNLVRegressor(max_steps=100.0, n_restarts=2.0).resolved_settings()
+    assert isinstance(settings.max_steps, int)
+    assert isinstance(settings.n_restarts, int)
 
 
 # ----- Choosing among restarts --------------------------------------------------------
@@ -380,13 +271,8 @@ def test_held_out_rows_choose_and_are_not_trained_on():
     held = np.setdiff1d(np.arange(48), model.train_index_)
     moved = y.copy()
     moved[held] += 0.1
-    settings = TINY | {"standardize": False, "keep": "equal"}
-    one, other = (
-        BNNLVRegressor(inference="mfvi", validation_fraction=1 / 6, **settings).fit(
-            x, targets
-        )
-        for targets in (y, moved)
-    )
+    settings = {"standardize": False, "keep": "equal", "validation_fraction": 1 / 6}
+    one, other = (tiny(**settings).fit(x, targets) for targets in (y, moved))
     np.testing.assert_array_equal(one.predict(x), other.predict(x))
     assert not np.array_equal(one.restart_scores_, other.restart_scores_)
 
@@ -401,9 +287,7 @@ def test_too_few_rows_to_hold_out_any():
 def test_given_validation_rows_take_the_place_of_held_out_ones():
     x, y = data()
     x_valid, y_valid = data(20, seed=5)
-    model = fit(
-        estimator(validation_fraction=0.5), x, y, X_valid=x_valid, y_valid=y_valid
-    )
+    model = fit(tiny(validation_fraction=0.5), x, y, X_valid=x_valid, y_valid=y_valid)
     assert len(model.train_index_) == 40
     assert "held-out" in model.score_name_
     # Chosen by those rows, in the units of training.
@@ -415,7 +299,7 @@ def test_given_validation_rows_take_the_place_of_held_out_ones():
 
 def shares_and_scores(keep):
     x_valid, y_valid = data(20, seed=5)
-    model = fit(estimator(keep=keep), *data(), X_valid=x_valid, y_valid=y_valid)
+    model = fit(tiny(keep=keep), *data(), X_valid=x_valid, y_valid=y_valid)
     return model, model.posterior_.shares
 
 
@@ -434,7 +318,8 @@ def test_keep_weighted_is_no_worse_than_the_best_on_held_out_rows():
     model, shares = shares_and_scores("weighted")
     assert shares.sum() == pytest.approx(1)
     assert (shares > 0).all()
-    valid = model.scaling_.apply(model._validation_rows(*data(20, seed=5), 1))
+    rows = model._validation_rows(*data(20, seed=5), 1)
+    valid = model.scaling_.prepare(rows, seed=0)
     key = jax.random.split(jax.random.key(model.seed_), 3)[2]  # as `fit_rows` scores
     log_probs = np.stack(
         [score_rows(model.posterior_.select(i), valid, key) for i in range(len(shares))]
@@ -472,32 +357,6 @@ def test_a_mixture_draws_from_each_restart_by_its_share():
     np.testing.assert_array_equal(split_draws(3, [0.9, 0.1]), [3, 0])
 
 
-def test_refit_takes_the_held_out_rows_in():
-    changes = {"validation_fraction": 1 / 6, "keep": "equal"}
-    before = fitted("mfvi", 48, **changes)
-    model = fitted("mfvi", 48, refit=True, **changes)
-    np.testing.assert_array_equal(np.sort(model.train_index_), np.arange(48))
-    np.testing.assert_array_equal(model.train_index_[:40], before.train_index_)
-    assert model.stop_reasons_[-1] == "refit: step limit after 60 steps"
-    assert model.n_iter_ == before.n_iter_ + 60
-    assert len(model.posterior_.shares) == len(before.posterior_.shares)
-    latents = model.latent_posterior_
-    assert latents.mean.shape == (48, 1)
-    assert np.isfinite(latents.mean).all()
-    assert np.abs(latents.mean[40:]).max() > 1e-3  # they start at 0
-    # Chosen before the refit, by rows that were held out.
-    np.testing.assert_array_equal(model.restart_scores_, before.restart_scores_)
-
-
-def test_rows_and_latents_go_together_after_a_refit():
-    model = fitted("mfvi", 48, refit=True, validation_fraction=1 / 6, keep="equal")
-    x, _ = data(48)
-    in_units = model.training_rows_.inputs * model.scaling_.input_scale
-    np.testing.assert_allclose(
-        in_units + model.scaling_.input_shift, x[model.train_index_], atol=1e-12
-    )
-
-
 # ----- Where a fit begins -------------------------------------------------------------
 
 
@@ -525,7 +384,7 @@ def given_start():
 
 def test_hold_means_keeps_a_given_start_exactly():
     start = given_start()
-    model = fit(estimator(start=start, hold_means=True), *data())
+    model = fit(tiny(start=start, hold_means=True), *data())
     mean = model.posterior_.mean
     np.testing.assert_array_equal(mean.weights[0], start["weights"].astype("f4"))
     np.testing.assert_array_equal(
@@ -537,7 +396,7 @@ def test_hold_means_keeps_a_given_start_exactly():
 
 def test_without_hold_means_the_start_is_left():
     start = given_start()
-    model = fit(estimator(start=start), *data())
+    model = fit(tiny(start=start), *data())
     assert model.stop_reasons_[0].startswith("scales")
     moved = np.asarray(model.posterior_.mean.weights[0]) - start["weights"]
     assert np.abs(moved).max() > 1e-2
@@ -548,7 +407,7 @@ def test_a_start_may_be_the_networks_own_pytree():
     network = FlatNetwork(MLP((8,)), 1, 1, 1)
     tree = network.unflatten(start["weights"])
     flat, nested = (
-        fit(estimator(start=start | {"weights": w}, hold_means=True), *data())
+        fit(tiny(start=start | {"weights": w}, hold_means=True), *data())
         for w in (start["weights"], tree)
     )
     x = data()[0]
@@ -561,7 +420,7 @@ def test_several_starts_share_latents():
         "weights": np.stack([start["weights"], -start["weights"]]),
         "latents": start["latents"],
     }
-    model = fit(estimator(start=several, hold_means=True, keep="equal"), *data())
+    model = fit(tiny(start=several, hold_means=True, keep="equal"), *data())
     np.testing.assert_array_equal(
         model.posterior_.mean.weights, several["weights"].astype("f4")
     )
@@ -571,7 +430,7 @@ def test_several_starts_share_latents():
 
 def test_map_from_a_start_beside_random_ones():
     start = given_start()
-    model = fit(estimator("map", start=start, keep="equal", max_steps=1), *data())
+    model = fit(tiny("map", start=start, keep="equal", max_steps=1), *data())
     first = np.asarray(model.posterior_.mean.weights) - start["weights"]
     # One step of Adam moves each weight by the learning rate.
     assert np.abs(first[0]).max() <= 0.0101
@@ -710,7 +569,7 @@ def flipped_hmc():
         "weights": np.stack([weights, flipped]),
         "latents": np.stack([latents, -latents]),
     }
-    return fit(estimator("hmc", start=start), *data())
+    return fit(tiny("hmc", start=start), *data())
 
 
 def test_chains_of_opposite_sign_leave_one_meaning_of_z(tmp_path):
@@ -745,8 +604,27 @@ def test_chains_of_opposite_sign_leave_one_meaning_of_z(tmp_path):
     np.testing.assert_array_equal(loaded.sample_latents(x, y), drawn)
 
 
+def sampled_in_three_dimensions():
+    """A fit by "hmc" with K = 3, its draws those of a Gaussian: NUTS takes long."""
+    model = copy.copy(fitted("mfvi", latent_dim=3, noise_variance=0.1))
+    one, rng = model.posterior_, np.random.default_rng(0)
+    samples = jax.tree.map(
+        lambda mean, scale: np.asarray(
+            mean + scale * rng.normal(size=(2, 25, *mean.shape[1:])), "f4"
+        ),
+        one.mean,
+        one.scale,
+    )
+    priors = jax.tree.map(lambda a: np.repeat(a, 2, axis=0), one.priors)
+    model.posterior_ = SamplePosterior(one.model, samples, priors, np.ones(2) / 2)
+    model.settings_ = replace(model.settings_, method=HMC().resolved("default"))
+    moments = (np.asarray(a, float) for a in model.posterior_.latent_moments())
+    model.latent_posterior_ = LatentPosterior(*moments)
+    return model
+
+
 def test_three_sampled_dimensions_of_z_are_at_hand_for_the_training_rows():
-    model = fitted("hmc", latent_dim=3)
+    model = sampled_in_three_dimensions()
     x, y = data()
     drawn = model.sample_latents(x, y)
     samples = np.asarray(model.posterior_.samples.latents)[0]
@@ -832,15 +710,14 @@ def test_scores():
 def test_units_of_the_data_do_not_matter():
     x, y = data()
     model = fitted("mfvi")
-    scaled = fit(estimator(), 1000 * x - 5, 1e-3 * y)
+    scaled = fit(tiny(), 1000 * x - 5, 1e-3 * y)
     np.testing.assert_allclose(
         scaled.predict(1000 * x - 5), 1e-3 * model.predict(x), rtol=1e-4
     )
 
 
 def test_a_network_without_latents_says_so():
-    settings = {k: v for k, v in TINY.items() if k != "n_latent_draws"}
-    model = BNNRegressor(**settings).fit(*data())
+    model = fitted_plain()
     assert model.latent_posterior_ is None
     for call in (model.diagnose, lambda: model.latent_posterior(*data())):
         with pytest.raises(ValueError, match="latent_dim=0 has none"):
@@ -849,7 +726,7 @@ def test_a_network_without_latents_says_so():
     noise = model.posterior_.draw(jax.random.key(0), 4000).noise_std
     expected = (noise**2).mean() * model.scaling_.target_scale**2
     np.testing.assert_allclose(parts.aleatoric, np.repeat(expected, 6), rtol=0.1)
-    same = BNNRegressor(**settings | {"inference": "ncai"}).fit(*data())
+    same = regressor("ncai", cls=BNNRegressor, **TINY).fit(*data())
     np.testing.assert_array_equal(same.predict(data()[0]), model.predict(data()[0]))
 
 
@@ -860,8 +737,10 @@ def test_default_draws_are_enough():
     model = BNNLVRegressor(max_steps=3000, n_restarts=2, random_state=0).fit(x, y)
     test = part.test.inputs, part.test.targets[:, 0]
     default = model.log_score(*test)
+    method = model.settings_.method
     model.set_params(
-        n_weight_draws=2 * model.n_weight_draws, n_latent_draws=2 * model.n_latent_draws
+        inference__n_weight_draws=2 * method.n_weight_draws,
+        inference__n_latent_draws=2 * method.n_latent_draws,
     )
     assert abs(model.log_score(*test) - default) < 0.005
 
@@ -884,30 +763,18 @@ class Interrupt:
 
 def test_ctrl_c_in_training_keeps_the_best_so_far(monkeypatch):
     x, y = data()
-    model = estimator(validation_fraction=1 / 6, refit=True)
+    model = tiny(validation_fraction=1 / 6)
     monkeypatch.setattr(restart_groups, "run_chunk", Interrupt(at_call=2))
     with pytest.warns(UserWarning, match="Ctrl-C after 250 steps: the model is fitted"):
         model.fit(*data(48))
     assert model.stop_reasons_ == ["elbo: interrupted after 250 steps"]
-    assert len(model.train_index_) == 40  # no refit after that
+    assert len(model.train_index_) == 40
     assert np.isfinite(model.predict(x)).all()
     assert np.isfinite(model.log_score(x, y))
 
 
-def test_ctrl_c_in_the_refit_keeps_the_fit(monkeypatch):
-    monkeypatch.setattr(restart_groups, "run_chunk", Interrupt(at_call=4))
-    model = estimator(validation_fraction=1 / 6, refit=True)
-    with pytest.warns(UserWarning, match="Ctrl-C after 330 steps: the model is fitted"):
-        model.fit(*data(48))
-    assert model.stop_reasons_[-1].startswith("refit: interrupted")
-    assert len(model.train_index_) == 40
-    x = data(48)[0]
-    without = fitted("mfvi", 48, validation_fraction=1 / 6)
-    np.testing.assert_array_equal(model.predict(x), without.predict(x))
-
-
 def test_ctrl_c_in_the_warm_start_leaves_the_estimator_unfitted(monkeypatch):
-    model = estimator("ncai")
+    model = tiny("ncai")
     monkeypatch.setattr(restart_groups, "run_chunk", Interrupt(at_call=1))
     with pytest.raises(KeyboardInterrupt, match="the estimator is not fitted"):
         model.fit(*data())
@@ -919,8 +786,8 @@ def test_ctrl_c_while_latents_are_inferred_leaves_the_estimator_unfitted(monkeyp
     def stop(*_):
         raise KeyboardInterrupt
 
-    model = estimator("mfvi")
-    monkeypatch.setattr(estimators, "_latents_of", stop)
+    model = tiny("mfvi")
+    monkeypatch.setattr(estimators, "latents_of", stop)
     with pytest.raises(KeyboardInterrupt, match="the estimator is not fitted"):
         model.fit(*data())
     with pytest.raises(NotFittedError):
@@ -933,7 +800,7 @@ def test_a_lost_restart_is_reported_and_left_out():
         "weights": np.stack([np.full(NUM_WEIGHTS, 1e30), start["weights"]]),
         "latents": start["latents"],
     }
-    model = estimator(start=several, keep="equal")
+    model = tiny(start=several, keep="equal")
     with pytest.warns(UserWarning, match=r"1 of 2 restarts became non-finite.*\[0\]"):
         model.fit(*data())
     assert model.restarts_lost_ == 1
@@ -944,7 +811,7 @@ def test_a_lost_restart_is_reported_and_left_out():
 
 def test_all_restarts_lost_is_an_error():
     start = given_start() | {"weights": np.full(NUM_WEIGHTS, 1e30)}
-    model = estimator(start=start)
+    model = tiny(start=start)
     with pytest.raises(FitFailedError, match=r"all 2 restarts .* learning_rate"):
         model.fit(*data())
     with pytest.raises(NotFittedError):
@@ -952,7 +819,7 @@ def test_all_restarts_lost_is_an_error():
 
 
 def test_a_time_limit_stops_with_what_there_is():
-    model = fit(estimator(time_limit=1e-9, max_steps=10**6), *data())
+    model = fit(tiny(time_limit=1e-9, max_steps=10**6), *data())
     assert model.n_iter_ <= 250
     assert np.isfinite(model.restart_scores_).all()
     assert np.isfinite(model.predict(data()[0])).all()
@@ -964,7 +831,7 @@ def test_a_progress_bar_names_the_stages_and_changes_nothing(
 ):
     monkeypatch.setenv("COLUMNS", str(columns))
     x, y = data()
-    model = fit(estimator("ncai", progress=True), x, y)
+    model = fit(tiny("ncai", progress=True), x, y)
     shown = capsys.readouterr()
     assert shown.out == ""
     lines = [line.split() for line in shown.err.splitlines()]
@@ -972,7 +839,7 @@ def test_a_progress_bar_names_the_stages_and_changes_nothing(
     assert all("objective" in line for line in lines)
     assert ("HZ" in lines[2]) == (columns == 200)
     np.testing.assert_array_equal(model.predict(x), fitted("ncai").predict(x))
-    fit(estimator("ncai"), x, y)
+    fit(tiny("ncai"), x, y)
     assert capsys.readouterr().err == ""
 
 
@@ -1001,7 +868,7 @@ def test_rare_options_fit_and_reload(changes, tmp_path):
 
 def test_quantiles_of_several_outputs_are_those_of_each():
     x, y = data()
-    model = estimator().fit(x, np.stack([y, -2 * y + x[:, 0]], axis=1))
+    model = tiny().fit(x, np.stack([y, -2 * y + x[:, 0]], axis=1))
     dist = model.predict_dist(x[:3])
     levels = np.array([0.1, 0.5, 0.9])
     found = dist.quantile(levels)  # [N, L, Q]

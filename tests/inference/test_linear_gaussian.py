@@ -14,9 +14,9 @@ import pytest
 from scipy import integrate, optimize, stats
 
 from ncai.inference.base import Training
-from ncai.inference.hmc import HMC
+from ncai.inference.hmc import HMC, HMCMarginal
 from ncai.inference.map import MAP
-from ncai.inference.mean_field import MeanFieldVI
+from ncai.inference.mean_field import MFVI
 from ncai.inference.posterior import GaussianPosterior
 from ncai.model.bnn_lv import Model, NoiseMoments, PriorState, Variance
 from ncai.model.empirical_bayes import empirical_variance, update_priors
@@ -174,15 +174,9 @@ def test_elbo_of_the_exact_posterior_is_the_evidence(x64):
 
 def test_trained_mean_field_reaches_the_evidence():
     problem = Regression(orthogonal=True)
-    training = Training(
-        num_restarts=2,
-        max_steps=3000,
-        num_samples=32,
-        plateau=True,
-        rate_drops=2,
-        tolerance=1e-3,
-    )
-    fit = MeanFieldVI(training).fit(jax.random.key(1), problem.model, problem.data)
+    method = MFVI(n_mc_samples=32, plateau=True, rate_drops=2).resolved("paper")
+    training = Training(num_restarts=2, max_steps=3000)
+    fit = method.fit(jax.random.key(1), problem.model, problem.data, training)
     std = np.sqrt(np.diag(problem.covariance))
     for i in range(2):
         mean = np.asarray(fit.posterior.mean.weights[i], float)
@@ -228,8 +222,9 @@ def test_prediction_of_the_exact_posterior():
 
 def test_map_is_ridge_regression():
     problem = Regression()
-    training = Training(num_restarts=2, max_steps=2000, learning_rate=0.02)
-    fit = MAP(training).fit(jax.random.key(0), problem.model, problem.data)
+    method = MAP(learning_rate=0.02).resolved("paper")
+    training = Training(num_restarts=2, max_steps=2000)
+    fit = method.fit(jax.random.key(0), problem.model, problem.data, training)
     for i in range(2):
         np.testing.assert_allclose(
             fit.posterior.mean.weights[i], problem.mean, atol=1e-3
@@ -379,23 +374,18 @@ def latent_line():
     return x[:, None], y[:, None], first, np.sqrt(second - first**2)
 
 
-@pytest.mark.parametrize("marginal", [False, True], ids=["joint", "marginal"])
+@pytest.mark.parametrize("sampler", [HMC, HMCMarginal])
 @pytest.mark.filterwarnings("ignore:.*chains have NOT mixed")
-def test_nuts_finds_the_posterior_moments(marginal):
+def test_nuts_finds_the_posterior_moments(sampler):
     inputs, targets, mean, std = latent_line()
     model = linear_model(1, 1)
     extra = ((0, 4), (0, 0))  # padding, as the estimators add it
     data = to_data(
         np.pad(inputs, extra), np.pad(targets, extra), np.repeat([1.0, 0.0], [12, 4])
     )
-    method = HMC(
-        marginal=marginal,
-        num_chains=2,
-        num_warmup=200,
-        num_draws=500,
-        training=Training(max_steps=50, warm_start_steps=50),
-    )
-    fit = method.fit(jax.random.key(0), model, data)
+    method = sampler(n_chains=2, n_warmup=200, n_draws=500).resolved("paper")
+    training = Training(max_steps=50)
+    fit = method.fit(jax.random.key(0), model, data, training)
     samples = np.asarray(fit.posterior.samples.weights, float)
     assert samples.shape == (2, 500, 3)
     found = samples.reshape(-1, 3) * [1, 1, 0]
@@ -407,8 +397,9 @@ def test_nuts_finds_the_posterior_moments(marginal):
     # The rows that only pad must not make trajectories long, nor wander off.
     assert fit.sampler.mean_leapfrogs < 60
     latents = np.asarray(fit.posterior.samples.latents)
-    assert latents.shape == (2, 500, 0 if marginal else 16, 1)
-    if not marginal:
+    samples_latents = sampler.supports.row_latents
+    assert latents.shape == (2, 500, 16 if samples_latents else 0, 1)
+    if samples_latents:
         np.testing.assert_allclose(latents[:, :, 12:].std(axis=(0, 1)), 1.0, atol=0.3)
 
 

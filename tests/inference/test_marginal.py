@@ -6,7 +6,6 @@ import numpy as np
 import pytest
 from scipy.stats import multivariate_normal, norm
 
-from ncai import BNNLVRegressor
 from ncai.inference.base import Training
 from ncai.inference.marginal import (
     NODES,
@@ -28,6 +27,7 @@ from ncai.objectives.marginal_elbo import (
     smoothed_log_likelihood,
 )
 from ncai.types import Data, Unknowns
+from small_fits import regressor
 
 NUM_ROWS = 20
 RNG = np.random.default_rng(0)
@@ -78,7 +78,7 @@ def test_likelihood_of_a_linear_network_is_the_closed_form():
         }
     ]
     q = q_at(model.network.flatten(tree), 1e-6)
-    objective = NegativeMarginalElbo(latent_rule(1, NODES[1], REACH).nodes)
+    objective = NegativeMarginalElbo(latent_rule(1, NODES, REACH).nodes)
     mean = 0.7 * np.asarray(DATA.inputs) + 0.2
     expected = norm.logpdf(DATA.targets, mean, np.sqrt(1.3**2 + 0.3)).sum()
     for shift in (-1.5, 0.0, 0.4):  # wherever the nodes are shifted to
@@ -91,7 +91,7 @@ def test_likelihood_of_a_linear_network_is_the_closed_form():
 def test_temperature_scales_what_the_prior_says():
     model = make_model()
     q = q_at(jnp.asarray([0.4, -0.3, 0.9]), 0.1)
-    nodes = latent_rule(1, NODES[1], REACH).nodes
+    nodes = latent_rule(1, NODES, REACH).nodes
     normals = jnp.zeros((1, 4))
     warm, report = value_at(NegativeMarginalElbo(nodes, 1.0), model, q, normals)
     cold, _ = value_at(NegativeMarginalElbo(nodes, 0.25), model, q, normals)
@@ -111,7 +111,7 @@ def test_it_bounds_the_elbo_of_any_q_of_z_from_above():
         q = MeanField(q.mean, raw)
         normals = jax.random.normal(key, (200, *NegativeElbo().num_normals(q)))
         elbos = values_at(NegativeElbo(), model, q, normals)[1].terms["elbo"]
-        nodes = latent_rule(1, NODES[1], REACH).nodes
+        nodes = latent_rule(1, NODES, REACH).nodes
         normals = jnp.zeros((1, weights.size + 1))
         _, report = value_at(
             NegativeMarginalElbo(nodes), model, q_at(weights, 1e-5), normals
@@ -121,24 +121,16 @@ def test_it_bounds_the_elbo_of_any_q_of_z_from_above():
 
 
 def test_restarts_have_temperatures_of_their_own():
-    training = Training(
-        num_restarts=3, max_steps=60, warm_start_steps=20, schedule="cosine"
-    )
+    training = Training(num_restarts=3, max_steps=60)
     model = make_model((6,), "variational")
-    method = Marginal(training, temperatures=(1.0, 0.01))
-    fit = method.fit(jax.random.key(0), model, DATA)
+    method = Marginal(schedule="cosine", temperature=(1.0, 0.01)).resolved("paper")
+    fit = method.fit(jax.random.key(0), model, DATA, training)
     spreads = np.asarray(fit.posterior.scale.weights).mean(axis=1)
     assert spreads[1] < spreads[0]  # the cold one is narrower
     assert spreads[1] < spreads[2]
     assert fit.posterior.mean.latents.shape == (3, 0, 1)  # z has no q of its own
-    q = MeanField(
-        fit.posterior.mean,
-        jax.tree.map(lambda s: raw_scale_of(jnp.maximum(s, 1e-6)), fit.posterior.scale),
-    )
-    from ncai.training.driver import Driver
-
     again = method.continue_from(
-        jax.random.key(1), model, DATA, q, fit.posterior.priors, Driver()
+        jax.random.key(1), model, DATA, fit.posterior, training
     )
     assert again.posterior.mean.latents.shape == (3, 0, 1)
 
@@ -215,7 +207,8 @@ def test_noise_that_rows_determine_has_a_narrow_posterior():
     rng = np.random.default_rng(0)
     x = rng.uniform(-1, 1, (200, 1))
     y = x[:, 0] + 0.3 * rng.normal(size=200)
-    model = BNNLVRegressor(
+    model = regressor(
+        "marginal",
         keep="best",
         max_steps=1500,
         n_restarts=2,
@@ -295,7 +288,7 @@ def test_a_step_in_z_gives_two_humps_that_do_not_run_into_each_other():
         smoothed_log_likelihood(
             model,
             data._replace(row_weights=jnp.asarray(targets[:, 0] == y, float)),
-            latent_rule(1, NODES[1], REACH).nodes,
+            latent_rule(1, NODES, REACH).nodes,
             model.network.flatten(tree),
             noise,
             jnp.asarray(1.0),
@@ -358,7 +351,7 @@ def test_several_outputs_of_a_linear_network_have_their_joint_density():
     )
     data = DATA._replace(targets=jnp.asarray(targets, jnp.float32))
     noise = NoiseMoments(jnp.log(jnp.asarray(variances)), 1 / jnp.asarray(variances))
-    nodes = latent_rule(1, NODES[1], REACH).nodes
+    nodes = latent_rule(1, NODES, REACH).nodes
     found = smoothed_log_likelihood(
         model, data, nodes, model.network.flatten(tree), noise, jnp.asarray(1.0)
     )

@@ -3,16 +3,17 @@
 import numpy as np
 import pytest
 
-from ncai import BNNLVRegressor, make_dataset
+from ncai import make_dataset
 from ncai.stats.henze_zirkler import henze_zirkler_test
+from small_fits import regressor
 
 LATENT_VARIANCE = {"heavy_tail": 0.01, "depeweg": 1.0}
 
 
 def scores(name, inference, seed, max_steps):
     data = make_dataset(name, seed=seed)
-    model = BNNLVRegressor(
-        inference=inference,
+    model = regressor(
+        inference,
         preset="paper",
         standardize=False,
         latent_variance=LATENT_VARIANCE[name],

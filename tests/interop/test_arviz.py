@@ -2,12 +2,13 @@
 
 import copy
 import sys
+from dataclasses import replace
 
 import jax
 import numpy as np
 import pytest
 
-from ncai import BNNLVRegressor, acquisition
+from ncai import HMC, NCAI, BNNLVRegressor, HMCMarginal, Marginal, acquisition
 from ncai.estimators import _memory as memory
 from ncai.estimators import bnn_lv as estimators
 from ncai.inference.posterior import SamplePosterior
@@ -16,12 +17,10 @@ from ncai.model.networks import MLP, FlatNetwork
 from ncai.types import Unknowns
 
 QUICK = {
-    "inference": "ncai",
+    "inference": NCAI(n_weight_draws=16, n_latent_draws=4),
     "max_steps": 20,
     "n_restarts": 2,
     "hidden": (4,),
-    "n_weight_draws": 16,
-    "n_latent_draws": 4,
     "random_state": 0,
 }
 RNG = np.random.default_rng(0)
@@ -65,7 +64,7 @@ def test_arviz_has_a_samplers_chains_as_they_are(model):
     priors = jax.tree.map(lambda a: np.repeat(np.asarray(a), 2, axis=0), one.priors)
     sampled = copy.copy(model)
     sampled.posterior_ = SamplePosterior(one.model, samples, priors, np.ones(2) / 2)
-    sampled.settings_ = model.settings_ | {"inference": "hmc"}
+    sampled.settings_ = replace(model.settings_, method=HMC())
     data = to_arviz(sampled)
     np.testing.assert_array_equal(data.posterior["W"], samples.weights)
     np.testing.assert_array_equal(data.posterior["z"], samples.latents)
@@ -75,7 +74,7 @@ def test_arviz_has_a_samplers_chains_as_they_are(model):
     assert data.posterior["latent_std"].shape == (2, 6)
     assert data.observed_data["y"].shape == (num_rows, 1)
     # With z integrated out of training there are no joint draws of it.
-    sampled.settings_ = model.settings_ | {"inference": "hmc_marginal"}
+    sampled.settings_ = replace(model.settings_, method=HMCMarginal())
     assert "z" not in to_arviz(sampled).posterior
 
 
@@ -136,19 +135,20 @@ def test_free_memory_is_read(tmp_path):
 
 def test_estimates_grow_as_the_work_does():
     network = FlatNetwork(MLP((50,)), 3, 1, 1)
-    settings = {"inference": "ncai", "n_restarts": 10, "n_mc_samples": 1}
-    none, small, large = (
-        memory.fit_bytes(settings, network, rows) for rows in (0, 1_000, 1_000_000)
-    )
+
+    def fit_bytes(method, rows):
+        given = BNNLVRegressor(inference=method, n_restarts=10)
+        return memory.fit_bytes(given.resolved_settings(), network, rows)
+
+    none, small, large = (fit_bytes(NCAI(), rows) for rows in (0, 1_000, 1_000_000))
     assert (large - none) == 1_000 * (small - none)
     # At least the hidden values of one pass of ten restarts.
     assert small - none > 4 * 1_000 * 50 * 10
     # "marginal" goes through rows in blocks, so z on a grid does not multiply them.
-    blocks = memory.fit_bytes(settings | {"inference": "marginal"}, network, 100_000)
-    assert blocks < 1.1 * memory.fit_bytes(settings, network, 100_000)
-    sampler = {"inference": "hmc", "n_chains": 4, "n_draws": 1000}
+    assert fit_bytes(Marginal(), 100_000) < 1.1 * fit_bytes(NCAI(), 100_000)
     # The draws of z alone.
-    assert memory.fit_bytes(sampler, network, 10_000) > 4 * 4 * 1000 * 10_000
+    sampler = HMC(n_chains=4, n_draws=1000)
+    assert fit_bytes(sampler, 10_000) > 4 * 4 * 1000 * 10_000
     # Predictions run in blocks: a row adds little more than itself.
     added = memory.prediction_bytes(network, 10**6, 256, 32) - memory.prediction_bytes(
         network, 0, 256, 32

@@ -69,7 +69,7 @@ def test_rows_are_taken_as_in_pandas(fitted):
 
 
 def test_without_skpro_it_says_which_extra(monkeypatch):
-    for name in [name for name in sys.modules if name.startswith("ncai.skpro_")]:
+    for name in [name for name in sys.modules if name == "ncai.interop.skpro"]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "skpro.distributions.base", None)
     with pytest.raises(ImportError, match=r"ncai\[skpro\]"):

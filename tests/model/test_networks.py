@@ -10,6 +10,7 @@ import pytest
 
 import ncai
 from ncai.model.networks import ACTIVATIONS, MLP, FlatNetwork, Network
+from small_fits import regressor
 
 
 def forward(weights, x, z, activation):
@@ -247,14 +248,15 @@ def test_a_network_of_ones_own_fits_and_predicts(
     rng = np.random.default_rng(0)
     inputs = rng.normal(size=(48, input_dim))
     targets = inputs[:, :output_dim] + 0.1 * rng.normal(size=(48, output_dim))
-    model = ncai.BNNLVRegressor(
+    model = regressor(
+        settings.get("inference"),
         network=network,
         max_steps=100,
         n_restarts=2,
         n_weight_draws=16,
         n_latent_draws=8,
         random_state=0,
-        **settings,
+        preset=settings.get("preset", "default"),
     )
     model.fit(inputs, targets if output_dim > 1 else targets[:, 0])
     shape = (5, output_dim) if output_dim > 1 else (5,)

@@ -124,7 +124,6 @@ def test_three_latents_can_be_fitted_and_predict():
         hidden=(6,),
         max_steps=60,
         n_restarts=2,
-        refit=True,
         random_state=0,
     ).fit(x, y)
     assert np.isfinite(model.log_score(x, y))

@@ -14,9 +14,10 @@ import pytest
 from ncai.estimators._progress import SHORT_NAMES, describe
 from ncai.inference.base import Training
 from ncai.inference.hmc import HMC
-from ncai.inference.map import MAP
-from ncai.inference.mean_field import MEANS_HELD, MeanFieldVI
+from ncai.inference.mean_field import MEANS_HELD
+from ncai.inference.ncai import NCAI, NCAI0
 from ncai.inference.nuts import window_adaptation
+from ncai.inference.registry import METHODS
 from ncai.inference.starts import mean_field_at, random_point
 from ncai.model.bnn_lv import Model, Variance
 from ncai.model.empirical_bayes import initial_priors
@@ -27,7 +28,7 @@ from ncai.runtime.interrupt import noting_ctrl_c
 from ncai.training.driver import CHUNK_STEPS, Driver, FitFailedError
 from ncai.training.groups import stack_objectives
 from ncai.training.stage import Stage
-from ncai.training.step import initial_state, run_chunk
+from ncai.training.step import Problem, Steps, initial_state, run_chunk
 from ncai.types import Data
 
 NUM_RESTARTS, NUM_ROWS = 3, 16
@@ -51,6 +52,7 @@ def make_data(seed=0):
 
 
 MODEL, DATA, ELBO = make_model(), make_data(), NegativeElbo()
+FROM_RANDOM = NCAI(start="random").resolved("paper")
 
 
 def start(seed=0, bad=()):
@@ -71,9 +73,8 @@ def deterministic_start():
 
 def chunk(state, num_steps, objective=ELBO, first_step=0, trainable=1.0, rates=RATES):
     objectives = stack_objectives([objective] * len(rates))
-    return run_chunk(
-        objectives, MODEL, DATA, trainable, state, rates, first_step, num_steps
-    )
+    problem = Problem(objectives, MODEL, DATA, trainable)
+    return run_chunk(problem, state, Steps(rates, first_step, num_steps))
 
 
 def leaves(state):
@@ -130,13 +131,10 @@ def test_restarts_see_different_random_numbers():
 
 
 def test_the_same_seed_gives_the_same_bits():
-    method = MeanFieldVI(
-        Training(num_restarts=NUM_RESTARTS, max_steps=40, warm_start_steps=20),
-        start="ncai",
-        penalties=Penalties(),
-    )
+    method = NCAI().resolved("paper")
+    training = Training(NUM_RESTARTS, max_steps=40, warm_start_steps=20)
     first, second, other = (
-        method.fit(jax.random.key(seed), MODEL, DATA) for seed in (5, 5, 6)
+        method.fit(jax.random.key(seed), MODEL, DATA, training) for seed in (5, 5, 6)
     )
     for a, b in zip(
         jax.tree.leaves((first.posterior.mean, first.posterior.scale)),
@@ -241,9 +239,10 @@ def test_the_time_limit_stops_after_a_chunk():
     whole = run_flat(Driver(time_limit=1e-9), max_steps=CHUNK_STEPS)
     assert whole.stop_reasons == [f"flat: step limit after {CHUNK_STEPS} steps"]
     # Stages that follow are not begun.
-    fit = MeanFieldVI(
-        Training(num_restarts=NUM_RESTARTS, max_steps=600), penalties=Penalties()
-    ).fit(jax.random.key(0), MODEL, DATA, Driver(time_limit=1e-9))
+    training = Training(NUM_RESTARTS, max_steps=600)
+    fit = FROM_RANDOM.fit(
+        jax.random.key(0), MODEL, DATA, training, Driver(time_limit=1e-9)
+    )
     assert fit.num_steps == 0
     assert np.all(np.isfinite(fit.posterior.mean.weights))
 
@@ -314,9 +313,8 @@ def test_penalties_ramp_in_from_zero():
 
 
 def test_the_ramp_begins_with_the_second_stage():
-    fit = MeanFieldVI(
-        Training(num_restarts=NUM_RESTARTS, max_steps=1000), penalties=Penalties()
-    ).fit(jax.random.key(0), MODEL, DATA)
+    training = Training(NUM_RESTARTS, max_steps=1000)
+    fit = FROM_RANDOM.fit(jax.random.key(0), MODEL, DATA, training)
     history = fit.history
     assert history["stage"] == ["elbo", "elbo", "penalties", "penalties"]
     assert np.isnan(history["penalty"][:2]).all()
@@ -388,10 +386,9 @@ def test_training_in_a_thread_needs_no_signals():
 
 
 def test_ctrl_c_ends_a_fit_with_what_it_has():
-    training = Training(num_restarts=NUM_RESTARTS, max_steps=2000)
-    method = MeanFieldVI(training, penalties=Penalties())
+    training = Training(NUM_RESTARTS, max_steps=2000)
     driver = Driver(on_progress=interrupt_after(2))
-    fit = method.fit(jax.random.key(0), MODEL, DATA, driver)
+    fit = FROM_RANDOM.fit(jax.random.key(0), MODEL, DATA, training, driver)
     assert fit.interrupted
     assert fit.num_steps == 500
     assert set(fit.history["stage"]) == {"elbo"}  # penalties were not begun
@@ -400,7 +397,7 @@ def test_ctrl_c_ends_a_fit_with_what_it_has():
 
 # While a stage compiles, and in its first chunk.
 @pytest.mark.parametrize(
-    "where", ["optimise.RestartGroups", "restart_groups.run_chunk"]
+    "where", ["training.driver.RestartGroups", "training.groups.run_chunk"]
 )
 def test_ctrl_c_before_the_first_chunk_of_a_later_stage_keeps_the_earlier_one(
     monkeypatch, where
@@ -422,36 +419,33 @@ def test_ctrl_c_before_the_first_chunk_of_a_later_stage_keeps_the_earlier_one(
 
 
 def test_ctrl_c_in_the_warm_start_goes_to_the_caller():
-    training = Training(num_restarts=NUM_RESTARTS, max_steps=500, warm_start_steps=500)
+    training = Training(NUM_RESTARTS, max_steps=500, warm_start_steps=500)
+    method = NCAI0().resolved("paper")
     driver = Driver(on_progress=interrupt_after(1))
     with pytest.raises(KeyboardInterrupt):
-        MeanFieldVI(training, start="ncai").fit(jax.random.key(0), MODEL, DATA, driver)
+        method.fit(jax.random.key(0), MODEL, DATA, training, driver)
 
 
 def test_ctrl_c_in_the_start_of_a_sampler_goes_to_the_caller():
-    training = Training(max_steps=500, warm_start_steps=250)
+    method = HMC(n_chains=NUM_RESTARTS, start_steps=250).resolved("paper")
     driver = Driver(on_progress=interrupt_after(2))  # the chunk after the warm start
     with pytest.raises(KeyboardInterrupt):
-        HMC(num_chains=NUM_RESTARTS, training=training).fit(
-            jax.random.key(0), MODEL, DATA, driver
-        )
+        method.fit(jax.random.key(0), MODEL, DATA, Training(), driver)
     assert set(driver.history.stage) == {"warm start", "elbo"}
 
 
-def short_sampler(num_warmup):
+def short_sampler(n_warmup):
     return HMC(
-        num_chains=2,
-        num_warmup=num_warmup,
-        num_draws=100,
-        max_doublings=3,
-        training=Training(max_steps=250, warm_start_steps=250),
-    )
+        n_chains=2, n_warmup=n_warmup, n_draws=100, max_doublings=3, start_steps=250
+    ).resolved("paper")
 
 
 @pytest.mark.filterwarnings("ignore:.*chains have NOT mixed")
 def test_a_sampler_out_of_time_ends_its_warm_up_and_keeps_a_chunk_of_draws():
-    method = short_sampler(num_warmup=300)
-    fit = method.fit(jax.random.key(0), MODEL, DATA, Driver(time_limit=1e-9))
+    method = short_sampler(n_warmup=300)
+    fit = method.fit(
+        jax.random.key(0), MODEL, DATA, Training(), Driver(time_limit=1e-9)
+    )
     assert fit.stop_reasons[-2:] == [
         "warm-up: time limit after 25 draws",
         "sampling: time limit after 25 draws",
@@ -479,12 +473,9 @@ def test_a_warm_up_that_ends_with_a_window_keeps_the_step_size_it_found():
 def test_the_bar_shows_every_term_of_the_objective(name):
     told = []
     training = Training(num_restarts=1, max_steps=20, warm_start_steps=10)
-    method = {
-        "mfvi": MeanFieldVI(training),
-        "ncai": MeanFieldVI(training, start="ncai", penalties=Penalties()),
-        "map": MAP(training),
-    }[name]
-    method.fit(jax.random.key(0), MODEL, DATA, Driver(on_progress=told.append))
+    method = METHODS[name]().resolved("paper")
+    driver = Driver(on_progress=told.append)
+    method.fit(jax.random.key(0), MODEL, DATA, training, driver)
     line = describe(told[-1])
     # What follows from the others, or is a constant, is left out.
     derived = {"elbo", "log_joint", "log_hyperprior"}
@@ -493,7 +484,7 @@ def test_the_bar_shows_every_term_of_the_objective(name):
 
 
 def test_a_chain_whose_start_is_lost_starts_where_another_does(monkeypatch):
-    whole = MeanFieldVI.fit
+    whole = NCAI0.fit
 
     def losing_one(self, *arguments):
         fit = whole(self, *arguments)
@@ -503,11 +494,12 @@ def test_a_chain_whose_start_is_lost_starts_where_another_does(monkeypatch):
         alive = np.array([True, False])
         return replace(fit, posterior=replace(fit.posterior, mean=mean), alive=alive)
 
-    monkeypatch.setattr(MeanFieldVI, "fit", losing_one)
-    training = Training(max_steps=50, warm_start_steps=50)
-    sampler = HMC(num_chains=2, training=training)
+    monkeypatch.setattr(NCAI0, "fit", losing_one)
+    sampler = HMC(n_chains=2, start_steps=50).resolved("paper")
     with pytest.warns(UserWarning, match="1 of 2 chains had a start that became non-"):
-        point, priors = sampler._starts(jax.random.key(0), MODEL, DATA, Driver())
+        point, priors = sampler._starts(
+            jax.random.key(0), MODEL, DATA, Training(), Driver()
+        )
     assert np.isfinite(point.weights).all()
     np.testing.assert_array_equal(point.weights[0], point.weights[1])
     assert np.isfinite(priors.weight_variance)
@@ -520,8 +512,10 @@ def test_a_ctrl_c_whose_exception_is_dropped_ends_sampling_with_its_draws():
             with contextlib.suppress(KeyboardInterrupt):
                 signal.raise_signal(signal.SIGINT)
 
-    method = short_sampler(num_warmup=25)
-    fit = method.fit(jax.random.key(0), MODEL, DATA, Driver(on_progress=press))
+    method = short_sampler(n_warmup=25)
+    fit = method.fit(
+        jax.random.key(0), MODEL, DATA, Training(), Driver(on_progress=press)
+    )
     assert fit.interrupted
     assert fit.stop_reasons[-1] == "sampling: interrupted after 25 draws"
     assert fit.posterior.samples.weights.shape[:2] == (2, 25)

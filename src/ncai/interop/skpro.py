@@ -18,6 +18,7 @@ except ImportError:
     ) from None
 
 from ncai.estimators.bnn_lv import BNNLVRegressor
+from ncai.inference.mean_field import MFVI
 from ncai.predictive.distribution import PredictiveDistribution
 
 # Quantiles that stand for a row's density in E|Y - Y'|.
@@ -177,15 +178,14 @@ class NCAIProbaRegressor(BaseProbaRegressor):
         """Settings that skpro's own checks use: fits of a moment."""
         del parameter_set
         quick = {
+            "inference": MFVI(n_weight_draws=8, n_latent_draws=4),
             "max_steps": 4,
             "n_restarts": 1,
             "hidden": (4,),
-            "n_weight_draws": 8,
-            "n_latent_draws": 4,
             "random_state": 0,
         }
         return [
-            {"estimator": BNNLVRegressor(inference="mfvi", **quick)},
+            {"estimator": BNNLVRegressor(**quick)},
             {"estimator": BNNLVRegressor(latent_dim=0, **quick)},
         ]
 
