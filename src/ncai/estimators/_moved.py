@@ -71,7 +71,7 @@ def place_of(name: str, value: Any) -> str | None:
     if name in NETWORK_SETTINGS:
         return f"{name} is a setting of the network now: network=MLP({name}={value!r})."
     if name in REMOVED:
-        return f"{name} was removed in version 0.2: it made no fit better."
+        return f"{name}={value!r} was removed in version 0.2: it made no fit better."
     return None
 
 

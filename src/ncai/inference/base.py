@@ -162,8 +162,8 @@ class Footprint(NamedTuple):
     values: int
 
 
-@dataclass(frozen=True, kw_only=True)
-class Method(ABC):
+@dataclass(frozen=True, kw_only=True, repr=False)
+class Method(arguments.FrozenParameters, ABC):
     """A method with its settings; one call gives a `Fit` with every restart.
 
     A setting that is None has the value of the estimator's preset.
@@ -294,32 +294,6 @@ class Method(ABC):
             num_rows * hidden,
         )
 
-    # ----- scikit-learn's interface of parameters ------------------------------------
-
-    def get_params(self, deep: bool = True) -> dict[str, Any]:
-        """The settings by name."""
-        del deep  # no setting has settings of its own
-        return {field.name: getattr(self, field.name) for field in fields(self)}
-
-    def set_params(self, **changes) -> Self:
-        """The same method with other settings: methods are frozen, so a new object."""
-        known = [field.name for field in fields(self)]
-        for name in changes:
-            if name not in known:
-                raise ValueError(
-                    f"{name!r} is no setting of {type(self).__name__}; it has {known}."
-                )
-        return replace(self, **changes)
-
-    def __repr__(self) -> str:
-        given = [
-            f"{field.name}={getattr(self, field.name)!r}"
-            for field in fields(self)
-            if getattr(self, field.name) is not field.default
-            and getattr(self, field.name) != field.default
-        ]
-        return f"{type(self).__name__}({', '.join(given)})"
-
     # ----- The model -----------------------------------------------------------------
 
     def build_model(
@@ -394,7 +368,7 @@ class GradientMethod(Method):
             fraction = self.validation_fraction
             arguments.share("validation_fraction", fraction, 1, may_reach_it=False)
         if isinstance(self.start, str):
-            arguments.one_of("start", self.start, self.starts)
+            arguments.start_name(self.start, self.starts)
 
     @property
     def held_out_fraction(self) -> float:

@@ -74,10 +74,7 @@ class Sampler(Method):
         acceptance = self.target_acceptance
         arguments.share("target_acceptance", acceptance, 1, may_reach_it=False)
         if isinstance(self.start, str):
-            raise ValueError(
-                f"start={self.start!r} is for the variational methods; with a sampler "
-                "give values or None."
-            )
+            arguments.start_name(self.start, ())
 
     def fit(
         self,

@@ -1,8 +1,9 @@
-"""Checks of arguments: each refusal says what came and what would be right."""
+"""Checks of arguments, and settings as parameters: what came, what would be right."""
 
 import math
 from collections.abc import Collection
-from typing import Any
+from dataclasses import dataclass, fields, replace
+from typing import Any, Self
 
 import numpy as np
 
@@ -11,6 +12,16 @@ def one_of(name: str, value: Any, choices: Collection[str]) -> None:
     """A word among those that are known."""
     if not isinstance(value, str) or value not in choices:
         raise ValueError(f"{name}={value!r} must be one of {list(choices)}.")
+
+
+def start_name(value: str, choices: Collection[str]) -> None:
+    """The name of a start that the method knows."""
+    if not choices:
+        raise ValueError(
+            f"start={value!r} must be None, or a dict with 'weights' and 'latents': "
+            "this method knows no start by name."
+        )
+    one_of("start", value, choices)
 
 
 def flag(name: str, value: Any) -> None:
@@ -107,3 +118,32 @@ def layer_widths(name: str, value: Any, otherwise: str = "") -> tuple[int, ...]:
             f"{name}={value!r} must be a list of whole numbers{otherwise}."
         )
     return tuple(int(width) for width in widths)
+
+
+@dataclass(frozen=True, repr=False)
+class FrozenParameters:
+    """scikit-learn's interface of parameters, for a frozen dataclass."""
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """The settings by name."""
+        del deep  # no setting has settings of its own
+        return {field.name: getattr(self, field.name) for field in fields(self)}
+
+    def set_params(self, **changes) -> Self:
+        """A new object with other settings: this one is frozen."""
+        known = [field.name for field in fields(self)]
+        for name in changes:
+            if name not in known:
+                raise ValueError(
+                    f"{name!r} is no setting of {type(self).__name__}; it has {known}."
+                )
+        return replace(self, **changes)
+
+    def __repr__(self) -> str:
+        given = [
+            f"{field.name}={getattr(self, field.name)!r}"
+            for field in fields(self)
+            if getattr(self, field.name) is not field.default
+            and getattr(self, field.name) != field.default
+        ]
+        return f"{type(self).__name__}({', '.join(given)})"
