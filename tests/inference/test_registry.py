@@ -99,7 +99,7 @@ def test_the_command_line_knows_it(folder):
     assert result.exit_code == 0, (result.stderr, result.exception)
     assert "toy" in result.stdout
     assert "width" in result.stdout
-    result = run("diagnose", folder / "t.ncai", folder / "t.csv")
+    result = run("diagnose", folder / "t.ncai")
     assert result.exit_code == 0, (result.stderr, result.exception)
 
 
