@@ -1,10 +1,20 @@
-"""The pictures of docs: `python scripts/docs_images.py`.
+"""The pictures of docs.
+
+    python scripts/docs_images.py                     # docs/images, from short fits
+    ncai demo && python scripts/docs_images.py --report demo/report.html
+
+With --report it makes docs/report.png instead: two parts of a report, side by side, as
+a browser shows them. That needs chromium, found on the PATH, and playwright.
 
 The paper's methods train for few steps here, which takes minutes and shows the pattern,
 not the best fit. The decomposition of the uncertainty uses the default settings.
 """
 
+import io
+import shutil
+import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from matplotlib.backends.backend_agg import FigureCanvasAgg
@@ -13,6 +23,9 @@ from matplotlib.figure import Figure
 from ncai import MFVI, NCAI, BNNLVRegressor, make_dataset, plot
 
 DOCS = Path(__file__).parents[1] / "docs" / "images"
+REPORT_IMAGE = Path(__file__).parents[1] / "docs" / "report.png"
+PAGE_SIZE: Any = {"width": 900, "height": 1150}
+PART = "What the noise looks like"
 # Heavy-Tail with its true noise and prior, as in `ncai demo`.
 SETTINGS = {
     "preset": "paper",
@@ -127,7 +140,36 @@ def split() -> None:
     save(made, "split.png")
 
 
+def report_image(report: str) -> None:
+    """Two parts of a report, as a browser shows them."""
+    from PIL import Image
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(
+            executable_path=shutil.which("chromium"), args=["--no-sandbox"]
+        )
+        page = browser.new_page(viewport=PAGE_SIZE, color_scheme="light")
+        page.goto(Path(report).resolve().as_uri())
+        shots = [page.screenshot()]
+        page.get_by_role("heading", name=PART).evaluate("e => e.scrollIntoView()")
+        page.wait_for_timeout(2000)  # it scrolls smoothly
+        shots.append(page.screenshot())
+        browser.close()
+    parts = [Image.open(io.BytesIO(shot)).convert("RGB") for shot in shots]
+    gap = 24
+    size = (2 * PAGE_SIZE["width"] + gap, PAGE_SIZE["height"])
+    whole = Image.new("RGB", size, "#9a9a9a")
+    for number, part in enumerate(parts):
+        whole.paste(part, (number * (PAGE_SIZE["width"] + gap), 0))
+    smaller = whole.resize((1200, round(1200 * whole.height / whole.width)))
+    smaller.quantize(128).save(REPORT_IMAGE, optimize=True)
+
+
 def main() -> None:
+    if "--report" in sys.argv:
+        report_image(sys.argv[sys.argv.index("--report") + 1])
+        return
     data = make_dataset("heavy_tail", 0)
     truth(data)
     models = {

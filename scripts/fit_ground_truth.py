@@ -137,6 +137,33 @@ def fit(name: str):
         return jnp.mean(error**2) + DECAY * jnp.mean(to_raw(flat) ** 2)
 
     single = [jnp.asarray(values, jnp.float32) for values in columns]
+    found, scores = _descend(network, effort, objective, single)
+    # Double precision from here: L-BFGS stalls on rounding long before it is done.
+    part = [jnp.asarray(values[::8]) for values in columns]
+    value_and_slope = jax.jit(jax.value_and_grad(lambda flat: objective(flat, *part)))
+    best = (-np.inf, None)
+    for index in np.argsort(np.asarray(scores))[:CANDIDATES]:
+        start = np.asarray(found[index], np.float64)
+        result = minimize(
+            lambda flat: tuple(np.asarray(v) for v in value_and_slope(flat)),
+            start,
+            jac=True,
+            method="L-BFGS-B",
+            options={"maxiter": 2000, "maxcor": 50},
+        )
+        for flat in (start, result.x):
+            weights = balance(network, to_raw(flat)).astype(np.float32)
+            truth = Truth(
+                process.hidden, weights, process.noise_var, process.latent_var
+            )
+            score = process.r_squared(NetworkOracle(truth).function, seed=SEED + 1)
+            print(f"{name}: start {index}, R^2 {score:.6f}", flush=True)
+            best = max(best, (score, weights), key=lambda pair: pair[0])
+    return best
+
+
+def _descend(network: FlatNetwork, effort, objective, single):
+    """Weights from several starts by Adam in batches, and their objectives."""
     schedule = optax.warmup_cosine_decay_schedule(
         0.0, effort.learning_rate, 500, effort.num_steps, 1e-6
     )
@@ -159,29 +186,7 @@ def fit(name: str):
         return flat, objective(flat, *single)
 
     starts = jax.random.split(jax.random.key(SEED), effort.num_starts)
-    found, scores = jax.block_until_ready(jax.jit(jax.vmap(descend))(starts))
-
-    # Double precision from here: L-BFGS stalls on rounding long before it is done.
-    part = [jnp.asarray(values[::8]) for values in columns]
-    value_and_slope = jax.jit(jax.value_and_grad(lambda flat: objective(flat, *part)))
-    best = (-np.inf, None)
-    for index in np.argsort(np.asarray(scores))[:CANDIDATES]:
-        result = minimize(
-            lambda flat: tuple(np.asarray(v) for v in value_and_slope(flat)),
-            np.asarray(found[index], np.float64),
-            jac=True,
-            method="L-BFGS-B",
-            options={"maxiter": 2000, "maxcor": 50},
-        )
-        for flat in (np.asarray(found[index], np.float64), result.x):
-            weights = balance(network, to_raw(flat)).astype(np.float32)
-            truth = Truth(
-                process.hidden, weights, process.noise_var, process.latent_var
-            )
-            score = process.r_squared(NetworkOracle(truth).function, seed=SEED + 1)
-            print(f"{name}: start {index}, R^2 {score:.6f}", flush=True)
-            best = max(best, (score, weights), key=lambda pair: pair[0])
-    return best
+    return jax.block_until_ready(jax.jit(jax.vmap(descend))(starts))
 
 
 def main():

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from benchmarks.quality.problems import source_of
-from benchmarks.speed.workers import python_with
+from benchmarks.speed.measuring import python_with
 from ncai.study.engine.digest import digest_of as code_digest
 from ncai.study.experiments.problems import FIXED_LATENT_VARIANCE, HIDDEN
 

@@ -35,8 +35,7 @@ from benchmarks.quality.problems import (
 )
 from benchmarks.quality.report import write_report
 from benchmarks.quality.results import Results, Store
-from benchmarks.speed.machine import describe_machine
-from benchmarks.speed.workers import worker_environment
+from benchmarks.speed.measuring import describe_machine, worker_environment
 from ncai.runtime.jax_setup import ONE_THREAD
 from ncai.stats.scores import average_log_likelihood, mpiw, picp, rmse
 from ncai.study import console

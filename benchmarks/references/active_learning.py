@@ -8,8 +8,8 @@ pool lie in three clusters, those of the test anywhere between the ends, so rand
 labels seldom fall between the clusters. "half_noisy": a curve whose right third is very
 noisy, under an even pool; the first labels are all from the left half.
 
-Writes curves.csv into results/active_learning after each curve, curves.png and wins.md
-at the end; the same command goes on where it was stopped.
+Writes curves.csv into results/active_learning after each curve and curves.png at the
+end, and prints a table; the same command goes on where it was stopped.
 """
 
 import argparse
@@ -200,7 +200,6 @@ def main():
             with replacing(table) as temporary:
                 rows.to_csv(temporary, index=False)
             print(more.tail(1).to_string(index=False, header=False), flush=True)
-    (args.out / "wins.md").write_text(wins(rows))
     picture(rows, args.out / "curves.png")
     print(wins(rows))
 

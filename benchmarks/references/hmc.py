@@ -4,7 +4,7 @@
 
 Settings of the paper's reference: s_w = 10, s_z = 1, s_eps = 0.1. Draws are kept in
 FOLDER as they are made: the same command goes on where it was stopped. A report on the
-draws so far, results/hmc/depeweg_<kind>.json, is written every few draws, and all draws
+draws so far goes into results/hmc/depeweg.json every few draws, and all draws go
 into FOLDER/depeweg_<kind>_draws.npz: for `--start`, and for `ncai study run
 decomposition` by the variable NCAI_HMC_DRAWS.
 """
@@ -43,6 +43,7 @@ from ncai.runtime.atomic_write import replacing
 from ncai.training.driver import Driver
 from ncai.types import Data, Unknowns
 
+REPORT_FILE = "depeweg.json"
 TUNING_DOUBLINGS = 6
 LONG_STEP_FACTOR = 0.6
 
@@ -281,8 +282,15 @@ def report(options, chunks):
     path = options.folder / f"depeweg_{options.kind}_draws.npz"
     save(path, weights=np.swapaxes(weights, 0, 1))
     options.out.mkdir(parents=True, exist_ok=True)
-    path = options.out / f"depeweg_{options.kind}.json"
-    path.write_text(json.dumps(result, indent=2) + "\n")
+    record(options.out / REPORT_FILE, options.kind, result)
+
+
+def record(path: Path, kind: str, result: dict) -> None:
+    """Put the report on one sampler into the file of all of them."""
+    reports = json.loads(path.read_text()) if path.exists() else {}
+    with replacing(path) as temporary:
+        text = json.dumps(reports | {kind: result}, indent=2)
+        Path(temporary).write_text(text + "\n")
 
 
 if __name__ == "__main__":

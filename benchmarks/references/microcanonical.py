@@ -8,7 +8,7 @@ bias of its step size is judged by the variance of the energy error of a step an
 (Robnik et al., 2023, want at most 5e-4).
 
 Chunks are kept in FOLDER as they are made: the same command goes on where it was
-stopped. Every few chunks results/hmc/depeweg_microcanonical.json tells how well chains
+stopped. Every few chunks results/hmc/depeweg.json says how well the chains have
 mixed, and FOLDER/depeweg_draws.npz has draws for `ncai study run decomposition`
 (by the variable NCAI_HMC_DRAWS). At the end the epistemic uncertainty of these draws is
 compared with that of their halves, and of what the study has: NUTS and the methods.
@@ -55,7 +55,7 @@ GRADIENTS_A_DRAW = 2 * STEPS_A_DRAW
 CHUNK_DRAWS = 50
 KEPT_DRAWS = 256  # of each chain, in the file
 DRAWS_FILE = "depeweg_draws.npz"
-REPORT_FILE = "depeweg_microcanonical.json"
+KIND = "microcanonical"
 BURN_IN = 0.25  # share of the draws that is dropped
 
 
@@ -226,8 +226,7 @@ def report(options, target, chunks) -> None:
         "mixed": found.mixed,
         "energy_error_variance": per_weight.tolist(),
     }
-    path = options.out / REPORT_FILE
-    path.write_text(json.dumps(result, indent=2) + "\n")
+    hmc.record(options.out / hmc.REPORT_FILE, KIND, result)
     kept = np.linspace(0, len(weights) - 1, min(KEPT_DRAWS, len(weights))).astype(int)
     hmc.save(
         options.folder / DRAWS_FILE,
@@ -264,10 +263,10 @@ def agreement(options) -> None:
         correlations[measure] = {
             "first half of the chains with the second": _rank_correlation(*halves)
         } | {name: _rank_correlation(ours, other) for name, other in others.items()}
-    path = options.out / REPORT_FILE
-    result = json.loads(path.read_text())
+    path = options.out / hmc.REPORT_FILE
+    result = json.loads(path.read_text())[KIND]
     result["rank_correlation_of_epistemic"] = correlations
-    path.write_text(json.dumps(result, indent=2) + "\n")
+    hmc.record(path, KIND, result)
 
 
 def _rank_correlation(a, b) -> float:

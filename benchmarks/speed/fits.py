@@ -6,8 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from statistics import median
 
-from benchmarks.speed.timing import ratios
-from benchmarks.speed.workers import PEERS, case_data, python_with, run_worker
+from benchmarks.speed.measuring import PEERS, case_data, python_with, ratios, run_worker
 
 CASES = {
     "goldberg": {"hidden": 20, "noise_variance": 0.01},

@@ -18,7 +18,7 @@ from benchmarks.quality import run as quality_run
 from benchmarks.quality.methods import paper_point
 from benchmarks.quality.results import Results, Store
 from benchmarks.quality.run import run_missing
-from benchmarks.speed.workers import run_worker
+from benchmarks.speed.measuring import run_worker
 from ncai.cli import app as cli
 from ncai.datasets import make_dataset
 from ncai.study.engine.cells import SCALES

@@ -1,13 +1,19 @@
-"""Run a task in a child process and take in what it measured."""
+"""What measurements share: times taken in turn, worker processes, and the machine."""
 
+import datetime
 import json
 import os
+import platform
 import subprocess
 import sys
 import tempfile
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
+from importlib.metadata import version
 from pathlib import Path
+from statistics import median
 
+import jax
 import numpy as np
 
 from ncai.datasets import make_dataset
@@ -20,6 +26,31 @@ PEERS_PYTHON = (
     str(CLONE / ".venv-peers/bin/python"),
     sys.executable,
 )
+PACKAGES = ("ncai", "jax", "jaxlib", "numpy", "scipy", "scikit-learn")
+
+
+def seconds_in_turn(
+    functions: Mapping[str, Callable[[], object]], repeats: int = 5
+) -> dict[str, list[float]]:
+    """Seconds of each call: all once, then all again; the first round is dropped."""
+    seconds: dict[str, list[float]] = {name: [] for name in functions}
+    for round_number in range(repeats + 1):
+        for name, function in functions.items():
+            started = time.perf_counter()
+            jax.block_until_ready(function())
+            if round_number:
+                seconds[name].append(time.perf_counter() - started)
+    return seconds
+
+
+def ratios(numerator: list[float], denominator: list[float]) -> dict[str, float]:
+    """Median, least and most of the ratios of calls made in the same round."""
+    return spread([a / b for a, b in zip(numerator, denominator, strict=True)])
+
+
+def spread(values: list[float]) -> dict[str, float]:
+    """Median, least and most."""
+    return {"median": median(values), "least": min(values), "most": max(values)}
 
 
 def python_with(module: str) -> str | None:
@@ -77,3 +108,25 @@ def case_data(name: str, folder: Path) -> Path:
         inputs, targets = rows.inputs, rows.targets
     np.savez(path, inputs=inputs, targets=targets)
     return path
+
+
+def describe_machine() -> dict:
+    """Processor, cores, versions and date."""
+    return {
+        "processor": _processor(),
+        "cores": os.cpu_count(),
+        "system": platform.system(),
+        "python": platform.python_version(),
+        "versions": {name: version(name) for name in PACKAGES},
+        "date": datetime.date.today().isoformat(),
+    }
+
+
+def _processor() -> str:
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.split(":", 1)[1].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()

@@ -1,1 +1,0 @@
-"""What a researcher would write without this package: scripts that stand alone."""
