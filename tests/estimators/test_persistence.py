@@ -3,6 +3,7 @@
 import json
 import os
 from dataclasses import dataclass
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -12,7 +13,7 @@ import pytest
 from safetensors import safe_open
 from safetensors.numpy import save_file
 
-from ncai import MLP, BNNLVRegressor, BNNRegressor, ModelFileError
+from ncai import MLP, NCAI, BNNLVRegressor, BNNRegressor, HMCMarginal, ModelFileError
 from ncai.estimators import persistence as files
 from ncai.runtime.atomic_write import check_writable
 from small_fits import data, fitted, fitted_plain, tiny, tiny_plain
@@ -490,3 +491,76 @@ def test_posteriors_hold_arrays_that_jax_takes(saved):
     loaded = BNNLVRegressor.load(saved)
     leaves = jax.tree.leaves((loaded.posterior_.mean, loaded.posterior_.priors))
     assert all(leaf.dtype == np.float32 for leaf in leaves)
+
+
+# ----- Files of version 0.1 -----------------------------------------------------------
+
+# Written by version 0.1, and what it predicted at x = -1, -0.5, 0, 0.5 and 1: the mean,
+# and the log density of 7, 8, 10, 12 and 13.
+OLD = {
+    "ncai": (
+        NCAI(
+            n_weight_draws=16, n_latent_draws=4, hz_weight=2.0, input_tolerance=np.inf
+        ),
+        [6.27193, 7.843625, 9.297554, 10.216421, 10.81339],
+        [-2.899691, -2.657161, -2.801572, -1.336647, -1.159046],
+    ),
+    "hmc_marginal": (
+        HMCMarginal(
+            n_weight_draws=16, n_latent_draws=4, n_chains=2, n_warmup=25, n_draws=10
+        ),
+        [7.070345, 8.506162, 10.255222, 12.15935, 13.969224],
+        [-0.282186, -0.633964, -1.406355, -1.496554, -1.72776],
+    ),
+}
+
+
+def old_file(name):
+    return Path(__file__).with_name(f"{name}-0.1.ncai")
+
+
+@pytest.mark.parametrize("name", OLD)
+def test_a_file_of_version_0_1_predicts_as_it_did(name, path):
+    method, mean, log_prob = OLD[name]
+    model = BNNLVRegressor.load(old_file(name))
+    x = np.linspace(-1, 1, 5)[:, None]
+    y = np.array([7.0, 8, 10, 12, 13])
+    np.testing.assert_allclose(model.predict(x), mean, rtol=1e-5)
+    np.testing.assert_allclose(model.predict_dist(x).log_prob(y), log_prob, rtol=1e-4)
+    assert model.inference == method
+    assert model.settings_.method == method.resolved("default")
+    assert model.settings_.network == MLP((4,))
+    model.save(path)  # in the form of today
+    again = BNNLVRegressor.load(path)
+    np.testing.assert_array_equal(again.predict(x), model.predict(x))
+    assert again.get_params() == model.get_params()
+
+
+def test_settings_of_an_old_file_are_where_they_belong_now(path):
+    path.write_bytes(old_file("ncai").read_bytes())
+    of_default = {"inference": None, "tune_noise": False, "temperature": 0.5}
+
+    def of_marginal(header):
+        settings = header["settings"] | {"inference": "marginal", "tune_noise": False}
+        params = header["params"] | of_default
+        return header | {"settings": settings, "params": params}
+
+    rewrite(path, of_marginal)
+    model = BNNLVRegressor.load(path)
+    assert model.inference.temperature == 0.5
+    assert model.inference.recalibrate_noise is False
+    assert model.settings_.method.recalibrate_noise is False
+
+
+@pytest.mark.parametrize(
+    ("name", "value"), [("posterior_rank", 2), ("weight_groups", "layer")]
+)
+def test_an_old_file_that_cannot_be_converted_says_what_to_do(name, value, path):
+    path.write_bytes(old_file("ncai").read_bytes())
+    changed = {name: value}
+    rewrite(path, lambda h: h | {"settings": h["settings"] | changed})
+    with pytest.raises(
+        ModelFileError, match=f"{name}={value!r}.*fit .* again"
+    ) as error:
+        BNNLVRegressor.load(path)
+    assert_one_sentence(error, path)

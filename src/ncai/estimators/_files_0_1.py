@@ -48,7 +48,7 @@ def upgraded(header: dict[str, Any], arrays: dict, path) -> dict[str, Any]:
     given = {name: params[name] for name in CONSTRUCTOR if name in params}
     if header["estimator"] == "BNNRegressor":
         given.pop("latent_dim", None)
-    given["inference"] = _given_method(params)
+    given["inference"] = _given_method(params, settings["inference"])
     if any(params.get(name) is not None for name in NETWORK_SETTINGS):
         given |= {"network": header["mlp"], "hidden": None, "activation": None}
     return header | {"settings": resolved, "params": given}
@@ -69,16 +69,18 @@ def _method(settings: dict[str, Any]) -> dict[str, Any]:
     return {"name": name, "settings": own}
 
 
-def _given_method(params: dict[str, Any]) -> Any:
+def _given_method(params: dict[str, Any], used: str) -> Any:
     """The method as the user gave it: by name, or with the settings given."""
-    name = params.get("inference")
-    if name is None:
-        return None
-    given = _method({key: value for key, value in params.items() if value is not None})
-    defaults = METHODS[name]().get_params()
+    given = {key: value for key, value in params.items() if value is not None}
+    method = _method({"inference": used} | given)
+    defaults = METHODS[method["name"]]().get_params()
     changed = {
         key: value
-        for key, value in given["settings"].items()
-        if value != defaults[key] and key != "n_latent_samples"
+        for key, value in method["settings"].items()
+        if value != _as_in_json(defaults[key])
     }
-    return {"name": name, "settings": changed} if changed else name
+    return method | {"settings": changed} if changed else params.get("inference")
+
+
+def _as_in_json(value: Any) -> Any:
+    return list(value) if isinstance(value, tuple) else value
