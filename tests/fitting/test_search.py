@@ -175,7 +175,7 @@ def test_closeness_is_measured_in_standard_errors():
 
 
 TINY = {"hidden": (3,), "max_steps": 8, "n_restarts": 2, "n_folds": 2}
-TINY |= {"random_state": 0}
+TINY |= {"target_transform": "none", "random_state": 0}
 
 
 @pytest.mark.parametrize("layer", [(20,), ()])

@@ -1,6 +1,7 @@
 """Folds, trial fits, and which restarts predict."""
 
 from dataclasses import replace
+from functools import cache
 
 import jax
 import jax.numpy as jnp
@@ -46,6 +47,12 @@ TINY |= {"latent_hidden": (4,)}
 
 def tiny(**changes):
     return regressor("marginal", **(TINY | changes))
+
+
+@cache
+def fit_of(**changes):
+    """A fit that several tests look at, and none may change."""
+    return tiny(**changes).fit(X, Y)
 
 
 def settings(inference=None, **given):
@@ -197,9 +204,9 @@ def test_each_group_has_the_width_and_the_spread_that_fit_its_rows():
     assert (OF_GROUPS.factors[0], OF_GROUPS.spreads[0]) == (1.0, 0.0)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def fitted():
-    return tiny().fit(X, Y)
+    return fit_of()
 
 
 def test_the_restarts_of_the_trial_may_predict_too(fitted):
@@ -228,9 +235,9 @@ def test_the_restarts_of_the_trial_share_a_weight(fitted, monkeypatch):
     assert given["numbers"] == (0, 1, 2, 3, 4, 5, 0, 1, 2, 3)  # their folds
 
 
-@pytest.mark.parametrize("noise", ["variational", 0.1])
+@pytest.mark.parametrize("noise", [{}, {"noise_variance": 0.1}])
 def test_densities_at_a_width_are_those_of_the_posterior_with_that_width(noise):
-    model = tiny(noise_variance=noise).fit(X, Y)
+    model = fit_of(**noise)
     rows = TrainingRows(X[:5], Y[:5, None], np.ones(5))
     key = jax.random.key(3)
     factors = np.array([1.0, 0.5, 2.0])
@@ -295,7 +302,7 @@ def test_noise_is_tuned_only_where_it_was_learned(fitted):
     # Widths are chosen for groups, not for each restart, but help most of them.
     better = np.asarray(fitted.restart_scores_) >= np.asarray(untuned.restart_scores_)
     assert better.mean() > 0.5
-    fixed = tiny(noise_variance=0.1).fit(X, Y)
+    fixed = fit_of(noise_variance=0.1)
     draws = fixed.posterior_.draw(jax.random.key(0), 4)
     np.testing.assert_allclose(draws.noise_std, np.sqrt(0.1), rtol=1e-6)
 
