@@ -57,8 +57,8 @@ def test_dequantised_sets_have_the_same_rows_and_half_a_step_of_noise():
 def test_leads_are_run_only_by_name():
     assert not set(METHOD_GROUPS["all"]) & set(ALL_LEADS)
     assert set(METHOD_GROUPS["all"]) | set(ALL_LEADS) == set(METHODS)
-    changed = {"max_steps": 1000, "latent_hidden": (20,), "hidden": (100, 100)}
-    assert OURS["wide"] == changed
+    network = OURS["quarter"]["network"] | {"hidden": [100, 100]}
+    assert OURS["wide"] == {"max_steps": 1000, "network": network}
 
 
 def test_names_may_be_groups_and_unknown_ones_are_refused():

@@ -1,10 +1,15 @@
 """The digest of a result changes with what its code does, not with how it is told."""
 
 import re
+from pathlib import Path
 
 import pytest
 
-from ncai.study.engine.digest import Code, digest_of
+from ncai.study.engine import digest
+from ncai.study.engine.digest import SOURCE, Code, digest_of
+from ncai.study.registry import STUDIES
+
+READ_TEXT = Path.read_text
 
 MATHS = '''
 """Formulas."""
@@ -142,6 +147,33 @@ def test_a_class_that_a_module_registers_is_reached():
     entry = f"from package.maths import Method\n{registry}METHODS['a'] = Method\n"
     before = meaning(entry=entry)
     assert meaning(MATHS.replace("2.0", "2.5"), entry) != before
+
+
+@pytest.mark.parametrize("name", ["benchmark", "decomposition"])
+def test_the_digest_of_a_study_covers_the_methods_that_it_fits(name, monkeypatch):
+    kind = type(STUDIES[name])
+    entry = [(kind.__module__, f"{kind.__name__}.run")]
+    before = digest_of(entry)
+    sources = {
+        path: path.read_text() for path in (SOURCE / "objectives").glob("*elbo.py")
+    }
+    assert len(sources) == 2
+    for path, text in sources.items():
+        changed = text.replace("+", "-")
+        monkeypatch.setattr(
+            Path,
+            "read_text",
+            lambda self, *args, path=path, changed=changed: (
+                changed if self == path else READ_TEXT(self, *args)
+            ),
+        )
+        for cached in (digest._code, digest._meaning):
+            cached.cache_clear()
+        assert digest_of(entry) != before, path.name
+    monkeypatch.undo()
+    for cached in (digest._code, digest._meaning):
+        cached.cache_clear()
+    assert digest_of(entry) == before
 
 
 def test_settings_count_and_an_unknown_entry_is_named():

@@ -9,8 +9,7 @@ from scipy.stats import norm
 
 from ncai.datasets import make_dataset
 from ncai.fitting.holdout import to_data
-from ncai.inference.base import Training
-from ncai.inference.iwae import ImportanceWeighted
+from ncai.inference.iwae import IWAE
 from ncai.inference.latents import infer_latents
 from ncai.inference.marginal import Marginal
 from ncai.stats.divergence import aggregated_posterior_divergences
@@ -275,10 +274,11 @@ def test_tighter_bounds_are_the_benchmark_but_for_what_is_maximised(tmp_path):
     plain = BENCHMARK.select_cell(scale, "goldberg", "mfvi")
     assert dict(cell.settings) == dict(plain.settings) | {"method": "iwae"}
     assert len(TIGHTER_BOUNDS.cells(scale, store)) == 5 * 2
-    training = Training(num_restarts=3)
-    integrated = make_method("marginal", training, ())
-    assert integrated == Marginal(training, "ncai", (1.0,))
-    assert make_method("iwae", training, ()) == ImportanceWeighted(training, "ncai")
+    shared = {"start": "ncai", "plateau": True, "rate_drops": 0}
+    integrated = make_method("marginal", True)
+    assert integrated == Marginal(**shared).resolved("paper")
+    assert integrated.get_params()["temperature"] in (1.0, (1.0,))
+    assert make_method("iwae", True) == IWAE(**shared).resolved("paper")
 
 
 def test_latents_that_were_integrated_out_are_scored_by_their_posterior():
