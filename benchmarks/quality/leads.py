@@ -7,6 +7,7 @@ import json
 import math
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 
@@ -130,7 +131,7 @@ def _change(method: str) -> str:
         return "`ConformalRegressor`: intervals alone are corrected"
     change = dict(ALL_LEADS[method])
     if change.get("inference") is None and "network" in change:
-        usual = QUARTER["network"]
+        usual: Any = QUARTER["network"]
         change["network"] = {
             name: value
             for name, value in change["network"].items()

@@ -101,7 +101,8 @@ class Store:
         with self._locked(""):
             fresh = sorted(self.folder.glob("*/*.csv"))
             before = {path: _stamps(path) for path in fresh}
-            rows, about = (dict(part) for part in self._packed())
+            packed = self._packed()
+            rows, about = dict(packed[0]), dict(packed[1])
             for path in fresh:
                 key = path.parent.name, path.stem
                 with self._locked(key[0]):
@@ -159,7 +160,7 @@ class Store:
         columns = list(dict.fromkeys(name for t in tables for name in t.columns))
         first = ["dataset", "method", "split"]
         columns = [*first, *(name for name in columns if name not in first)]
-        _write_csv(self.packed_rows, pd.concat(tables)[columns])
+        _write_csv(self.packed_rows, pd.concat(tables).reindex(columns=columns))
         lines = [
             json.dumps({"dataset": key[0], "method": key[1]} | about[key])
             for key in keys

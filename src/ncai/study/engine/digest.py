@@ -201,7 +201,8 @@ class Code:
         local = dict(self.imports_of(module, node))
         normalise = _Normalise(lambda word: self.resolve(module, word, local))
         tree = normalise.visit(ast.parse(ast.unparse(ast.fix_missing_locations(node))))
-        meaning = ast.dump(tree, annotate_fields=False)
+        # As text: what `ast.dump` gives differs between versions of Python.
+        meaning = ast.unparse(tree)
         uses = frozenset(normalise.uses)
         return Item(meaning, uses, frozenset(normalise.attributes), name)
 
@@ -250,7 +251,8 @@ class _Normalise(ast.NodeTransformer):
         self.attributes: set[str] = set()
 
     def visit_FunctionDef(self, node):
-        node.returns, node.type_params = None, []
+        node.returns = None
+        node.type_params = []  # pyright: ignore[reportAttributeAccessIssue]
         return self.generic_visit(node)
 
     def visit_arg(self, node):
@@ -264,7 +266,8 @@ class _Normalise(ast.NodeTransformer):
     def visit_Import(self, node):
         return None
 
-    visit_ImportFrom = visit_Import
+    def visit_ImportFrom(self, node):
+        return None
 
     def visit_Expr(self, node):
         return None if _is_text(node) else self.generic_visit(node)
@@ -314,7 +317,8 @@ def _names_defined(statement: ast.stmt) -> list[str]:
     if isinstance(statement, ast.FunctionDef | ast.ClassDef):
         return [statement.name]
     if isinstance(statement, ast.Assign | ast.AnnAssign):
-        targets = getattr(statement, "targets", None) or [statement.target]
+        single = isinstance(statement, ast.AnnAssign)
+        targets = [statement.target] if single else statement.targets
         found = [n.id for t in targets for n in ast.walk(t) if isinstance(n, ast.Name)]
         if all(isinstance(t, ast.Name | ast.Tuple) for t in targets):
             return [name for name in found if name != "__all__"]
