@@ -14,6 +14,7 @@ from sklearn.base import clone
 from ncai import BNNLVRegressor
 from ncai.estimators._latents import latents_of
 from ncai.fitting.holdout import to_data
+from ncai.inference.base import Training
 from ncai.inference.posterior import GaussianPosterior
 from ncai.inference.registry import METHODS
 from ncai.types import RawRows
@@ -129,7 +130,10 @@ def continues_with_more_rows(name):
         posterior = _without_last_latents(posterior, 8)
     x, y = data()
     rows = model.scaling_.prepare(RawRows(x, y[:, None], np.ones(40)), model.seed_)
-    training = model.settings_.training()
+    settings = model.settings_
+    training = Training.of(
+        settings.n_restarts, settings.max_steps, folded=settings.has_folds
+    )
     found = method.continue_from(
         jax.random.key(3), posterior.model, to_data(rows), posterior, training
     )

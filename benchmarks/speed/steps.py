@@ -20,7 +20,7 @@ import optax
 
 from benchmarks.speed.fit_worker import DoubleSumPenalties
 from benchmarks.speed.measuring import ratios, seconds_in_turn
-from ncai.inference.starts import mean_field_at, random_point
+from ncai.inference.warm_start import mean_field_at, random_point
 from ncai.model.bnn_lv import Model, Variance
 from ncai.model.empirical_bayes import initial_priors_of
 from ncai.model.networks import MLP, FlatNetwork
@@ -29,8 +29,7 @@ from ncai.objectives.penalties import Penalties
 from ncai.stats import henze_zirkler as hz
 from ncai.stats.henze_zirkler import henze_zirkler_double_sum, henze_zirkler_statistic
 from ncai.training.driver import Driver
-from ncai.training.stage import Stage
-from ncai.training.step import TrainState, initial_state
+from ncai.training.step import Stage, TrainState, initial_state
 from ncai.types import Data
 
 SIZES = {"goldberg": (200, 20), "depeweg": (750, 50)}

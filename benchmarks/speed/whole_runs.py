@@ -27,7 +27,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ncai.datasets import make_dataset
-from ncai.fitting.member_scores import score_rows
+from ncai.fitting.noise_recalibration import score_rows
 from ncai.inference.base import Method, Training
 from ncai.inference.marginal import Marginal
 from ncai.inference.ncai import NCAI

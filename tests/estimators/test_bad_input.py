@@ -9,7 +9,7 @@ import pytest
 from sklearn.exceptions import NotFittedError
 
 from ncai import MFVI, MLP, BNNLVRegressor, BNNRegressor
-from ncai.training import groups as restart_groups
+from ncai.training import step as restart_groups
 from small_fits import data, fitted, tiny, tiny_plain
 
 X, Y = data()

@@ -21,7 +21,7 @@ from ncai import (
     HMCMarginal,
     Marginal,
 )
-from ncai.estimators._moved import METHOD_SETTINGS, NETWORK_SETTINGS, REMOVED
+from ncai.estimators._parameters import METHOD_SETTINGS, NETWORK_SETTINGS, REMOVED
 from ncai.inference.registry import METHODS
 
 CLASSES = {

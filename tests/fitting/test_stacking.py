@@ -12,16 +12,14 @@ from scipy.special import logsumexp
 
 from ncai.fitting import stacking
 from ncai.fitting.holdout import HoldOut, draw_folds, without_own_fold
-from ncai.fitting.member_scores import (
-    NoiseGrid,
-    log_probs_on_grid,
-    mix,
-    score_rows,
-)
 from ncai.fitting.noise_recalibration import (
     OF_GROUPS,
     OF_MIXTURE,
+    NoiseGrid,
     factor_for_more_members,
+    log_probs_on_grid,
+    mix,
+    score_rows,
     width_of_mixture,
     widths_by_group,
 )
@@ -32,8 +30,7 @@ from ncai.model.empirical_bayes import initial_priors_of
 from ncai.model.networks import MLP, FlatNetwork
 from ncai.objectives.elbo import DeterministicError
 from ncai.training.driver import Driver
-from ncai.training.stage import Stage
-from ncai.training.step import initial_state
+from ncai.training.step import Stage, initial_state
 from ncai.types import Data, TrainingRows
 from small_fits import regressor
 
@@ -106,11 +103,11 @@ def test_each_temperature_sees_every_fold():
 
 
 def test_a_given_share_to_hold_out_takes_the_place_of_folds():
-    assert settings().method.num_folds > 1
-    assert settings(validation_fraction=0.2).method.num_folds == 0
-    assert settings(validation_fraction=0.2, n_folds=4).method.num_folds == 4
+    assert settings().num_folds > 1
+    assert settings(validation_fraction=0.2).num_folds == 0
+    assert settings(validation_fraction=0.2, n_folds=4).num_folds == 4
     assert not settings(keep="best").has_folds
-    assert settings("ncai").method.num_folds == 0
+    assert settings("ncai").num_folds == 0
 
 
 def test_the_preset_names_the_method():
@@ -222,12 +219,22 @@ def test_the_restarts_of_the_trial_may_predict_too(fitted):
 def test_the_restarts_of_the_trial_share_a_weight(fitted, monkeypatch):
     given = {}
 
-    def keep(fit, posterior, settings, judge, groups):
-        given["groups"], given["numbers"] = groups, judge.numbers
+    def keep(fit, posterior, settings, judge):
+        given["groups"], given["numbers"] = fit.groups, judge.numbers
 
     monkeypatch.setattr(stacking, "_stack", keep)
-    posterior = fitted.posterior_.select(np.zeros(10, int))
-    fit = Fit(posterior, {}, np.ones(10, bool), [], 1)
+    main, trial = (
+        Fit(
+            fitted.posterior_.select(np.zeros(count, int)),
+            {},
+            np.ones(count, bool),
+            [],
+            1,
+        )
+        for count in (6, 4)
+    )
+    main = replace(main, groups=np.array([0, 0, 0, 1, 1, 1]))
+    fit = join_fits(main, trial)
     rows = TrainingRows(X, Y[:, None], np.ones(60))
     holdout = HoldOut(np.arange(60), rows, np.arange(60), np.arange(60) % 3)
     choose(fit, fitted.settings_, jax.random.key(0), holdout, num_trial_members=4)

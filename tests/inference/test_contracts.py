@@ -13,8 +13,9 @@ from sklearn.exceptions import NotFittedError
 from method_contracts import CONTRACTS, check
 from ncai import HMC, BNNLVRegressor, BNNRegressor, FitFailedError, make_dataset
 from ncai.estimators import bnn_lv as estimators
+from ncai.estimators._validation import validation_rows
 from ncai.fitting.holdout import hold_out, padded_size
-from ncai.fitting.member_scores import score_rows
+from ncai.fitting.noise_recalibration import score_rows
 from ncai.fitting.stacking import stacking_weights
 from ncai.inference import hmc, mixing, nuts
 from ncai.inference.latents import LatentPosterior, infer_latents, sample_latents
@@ -28,7 +29,7 @@ from ncai.inference.registry import METHODS, PRESET_METHODS
 from ncai.model.bnn_lv import Model, PriorState, Variance
 from ncai.model.networks import MLP, FlatNetwork
 from ncai.model.quadrature import latent_rule
-from ncai.training import groups as restart_groups
+from ncai.training import step as restart_groups
 from ncai.types import Data, Unknowns
 from small_fits import (
     NUM_WEIGHTS,
@@ -318,7 +319,7 @@ def test_keep_weighted_is_no_worse_than_the_best_on_held_out_rows():
     model, shares = shares_and_scores("weighted")
     assert shares.sum() == pytest.approx(1)
     assert (shares > 0).all()
-    rows = model._validation_rows(*data(20, seed=5), 1)
+    rows = validation_rows(model, *data(20, seed=5), 1)
     valid = model.scaling_.prepare(rows, seed=0)
     key = jax.random.split(jax.random.key(model.seed_), 3)[2]  # as `fit_rows` scores
     log_probs = np.stack(

@@ -14,7 +14,7 @@ from ncai.inference.marginal import (
     even_batches,
     in_batches,
 )
-from ncai.inference.starts import mean_field_at
+from ncai.inference.warm_start import mean_field_at
 from ncai.model.bnn_lv import Model, NoiseMoments, Variance
 from ncai.model.empirical_bayes import initial_priors
 from ncai.model.mean_field import MeanField, raw_scale_of

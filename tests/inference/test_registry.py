@@ -29,11 +29,7 @@ class Toy(GradientMethod):
     name: ClassVar[str] = "toy"
     label: ClassVar[str] = "Toy inference"
 
-    width: float = 0.05
-
-    def check(self):
-        super().check()
-        arguments.positive("width", self.width)
+    width: float = arguments.setting(0.05, arguments.positive)
 
     def fit(self, key, model, data, training, driver=None):
         return self._widened(self._map.fit(key, model, data, training, driver))

@@ -18,7 +18,7 @@ from ncai.inference.mean_field import MEANS_HELD
 from ncai.inference.ncai import NCAI, NCAI0
 from ncai.inference.nuts import window_adaptation
 from ncai.inference.registry import METHODS
-from ncai.inference.starts import mean_field_at, random_point
+from ncai.inference.warm_start import mean_field_at, random_point
 from ncai.model.bnn_lv import Model, Variance
 from ncai.model.empirical_bayes import initial_priors
 from ncai.model.networks import MLP, FlatNetwork
@@ -26,9 +26,14 @@ from ncai.objectives.elbo import DeterministicError, NegativeElbo
 from ncai.objectives.penalties import Penalties
 from ncai.runtime.interrupt import noting_ctrl_c
 from ncai.training.driver import CHUNK_STEPS, Driver, FitFailedError
-from ncai.training.groups import stack_objectives
-from ncai.training.stage import Stage
-from ncai.training.step import Problem, Steps, initial_state, run_chunk
+from ncai.training.step import (
+    Problem,
+    Stage,
+    Steps,
+    initial_state,
+    run_chunk,
+    stack_objectives,
+)
 from ncai.types import Data
 
 NUM_RESTARTS, NUM_ROWS = 3, 16
@@ -397,7 +402,7 @@ def test_ctrl_c_ends_a_fit_with_what_it_has():
 
 # While a stage compiles, and in its first chunk.
 @pytest.mark.parametrize(
-    "where", ["training.driver.RestartGroups", "training.groups.run_chunk"]
+    "where", ["training.driver.RestartGroups", "training.step.run_chunk"]
 )
 def test_ctrl_c_before_the_first_chunk_of_a_later_stage_keeps_the_earlier_one(
     monkeypatch, where

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from ncai.estimators._moved import NETWORK_SETTINGS, REMOVED
+from ncai.estimators._parameters import NETWORK_SETTINGS, REMOVED
 from ncai.estimators.model_file import ModelFileError
 from ncai.inference.registry import METHODS
 

@@ -8,10 +8,13 @@ from ncai.fitting.settings import Settings
 from ncai.model.networks import MLP, FlatNetwork
 from ncai.predictive.row_map import BLOCK_COMPONENTS, BLOCK_ROWS
 from ncai.runtime.jax_setup import num_threads
+from ncai.training.step import LARGEST_GROUP
 
 # Copies of the hidden values of all rows that a training step holds at once: forward,
 # backward, and what lies between them (see the roofline in `ncai bench`).
 STEP_COPIES = 8
+# Parameters, gradient, two moments of Adam, the best found so far; as mean and scale.
+STATE_COPIES = 10
 FLOAT = 4
 # What compiling and the programs themselves take (measured: 200 to 300 MB).
 PROGRAMS = 200_000_000
@@ -46,16 +49,23 @@ def fit_bytes(settings: Settings, network: FlatNetwork, num_rows: int) -> int:
     """About what training holds at its largest.
 
     The warm start sees all rows. Where z is integrated out, later steps hold a value
-    for each node of z too; the method knows how many.
+    for each node of z too: of a block of rows, if the method takes rows in blocks.
     """
-    per_row = network.input_dim + network.output_dim
-    data = 3 * num_rows * per_row * 2 * FLOAT
-    held = settings.method.footprint(
-        network, hidden_values(network), num_rows, settings.n_restarts
-    )
-    return (
-        PROGRAMS + data + FLOAT * (held.kept + STEP_COPIES * held.at_once * held.values)
-    )
+    method = settings.method
+    latents = num_rows * network.latent_dim if method.supports.row_latents else 0
+    unknowns = network.num_weights + latents
+    if method.supports.sampling:
+        at_once, kept = method.n_chains, method.n_chains * method.n_draws * unknowns
+    else:
+        groups = min(num_threads(), -(-settings.n_restarts // LARGEST_GROUP))
+        at_once = min(settings.n_restarts, LARGEST_GROUP * groups)
+        kept = settings.n_restarts * STATE_COPIES * unknowns
+    hidden = hidden_values(network)
+    nodes = method.nodes_a_latent**network.latent_dim
+    block = min(num_rows, method.batch_rows or num_rows)
+    values = max(num_rows * hidden, block * nodes * hidden)
+    data = 6 * num_rows * (network.input_dim + network.output_dim)
+    return PROGRAMS + FLOAT * (data + kept + STEP_COPIES * at_once * values)
 
 
 def prediction_bytes(

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from ncai.training.history import Progress
+from ncai.training.driver import Progress
 
 SHORT_NAMES = {
     "expected_log_likelihood": "loglik",

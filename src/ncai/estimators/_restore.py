@@ -117,7 +117,7 @@ def tuples(params: dict) -> dict:
 
 
 def _posterior(kind: str, settings: Settings, flat: FlatNetwork, arrays: dict):
-    model = settings.build_model(flat)
+    model = settings.method.build_model(flat, settings.noise_variance)
     priors = PriorState(*(arrays[f"priors.{name}"] for name in PriorState._fields))
 
     def unknowns(part: str) -> Unknowns:

@@ -9,7 +9,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, validate_data
 
 from ncai.model.networks import FlatNetwork
-from ncai.types import Unknowns
+from ncai.types import RawRows, Unknowns
 
 
 def given_start(start, network: FlatNetwork, num_rows: int) -> Unknowns | None:
@@ -133,6 +133,39 @@ def _refuse_dates(values, name: str) -> None:
                 f"{name} holds dates or durations{place}, where numbers must be; "
                 "TablePreparer turns columns of dates into numbers."
             )
+
+
+def rows_to_fit(X, y, sample_weight) -> tuple[RawRows, np.ndarray]:
+    """Rows that count, and their numbers: a row of weight 0 is no row at all."""
+    weights = np.ones(len(X))
+    if sample_weight is not None:
+        weights = check_weights(sample_weight, X)
+    used = np.flatnonzero(weights)
+    if len(used) < 2:
+        raise ValueError(
+            f"sample_weight is above zero for {len(used)} "
+            f"row{'s' if len(used) != 1 else ''}; at least 2 are needed."
+        )
+    targets = np.asarray(y, np.float64).reshape(len(X), -1)
+    warn_of_constants(targets[used], np.ndim(y) == 1)
+    return RawRows(np.asarray(X)[used], targets[used], weights[used]), used
+
+
+def validation_rows(estimator, X_valid, y_valid, num_outputs: int) -> RawRows | None:
+    """The user's own rows to choose by, checked; None if there are none."""
+    if (X_valid is None) != (y_valid is None):
+        raise ValueError("give X_valid and y_valid together, or neither.")
+    if X_valid is None:
+        return None
+    X_valid, y_valid = validate(
+        estimator, X_valid, y_valid, names=("X_valid", "y_valid"), reset=False
+    )
+    targets = np.asarray(y_valid, np.float64).reshape(len(X_valid), -1)
+    if targets.shape[1] != num_outputs:
+        raise ValueError(
+            f"y_valid has {targets.shape[1]} outputs; y has {num_outputs}."
+        )
+    return RawRows(np.asarray(X_valid), targets, np.ones(len(X_valid)))
 
 
 def check_weights(sample_weight, X) -> np.ndarray:

@@ -12,13 +12,13 @@ from ncai.estimators._memory import fit_bytes, prediction_bytes, warn_if_large
 from ncai.estimators._parameters import MethodParameters
 from ncai.estimators._progress import progress_bar
 from ncai.estimators._validation import (
-    check_weights,
     given_start,
     networks_of_start,
     new_seed,
+    rows_to_fit,
     seed_of,
     validate,
-    warn_of_constants,
+    validation_rows,
 )
 from ncai.fitting.search import Search
 from ncai.fitting.settings import Settings
@@ -188,8 +188,8 @@ class BNNLVRegressor(LatentQueries, RegressorMixin, MethodParameters):
         X, y = validate(self, X, y, ensure_min_samples=2)
         # JAX looks for its cache at the first program: turned on later it misses some.
         prepare_jax()
-        rows, used = _rows_to_fit(X, y, sample_weight)
-        valid = self._validation_rows(X_valid, y_valid, rows.targets.shape[1])
+        rows, used = rows_to_fit(X, y, sample_weight)
+        valid = validation_rows(self, X_valid, y_valid, rows.targets.shape[1])
         given = getattr(settings.method, "start", None)
         networks = networks_of_start(_networks(settings, rows), given)
         warn_if_large(
@@ -245,21 +245,6 @@ class BNNLVRegressor(LatentQueries, RegressorMixin, MethodParameters):
     def __sklearn_is_fitted__(self) -> bool:
         """Whether a fit came to an end (one that failed leaves `n_features_in_`)."""
         return hasattr(self, "posterior_")
-
-    def _validation_rows(self, X_valid, y_valid, num_outputs) -> RawRows | None:
-        if (X_valid is None) != (y_valid is None):
-            raise ValueError("give X_valid and y_valid together, or neither.")
-        if X_valid is None:
-            return None
-        X_valid, y_valid = validate(
-            self, X_valid, y_valid, names=("X_valid", "y_valid"), reset=False
-        )
-        targets = np.asarray(y_valid, np.float64).reshape(len(X_valid), -1)
-        if targets.shape[1] != num_outputs:
-            raise ValueError(
-                f"y_valid has {targets.shape[1]} outputs; y has {num_outputs}."
-            )
-        return RawRows(np.asarray(X_valid), targets, np.ones(len(X_valid)))
 
     # ----- Predicting -----------------------------------------------------------------
 
@@ -364,22 +349,6 @@ class BNNLVRegressor(LatentQueries, RegressorMixin, MethodParameters):
         tags.target_tags.multi_output = True
         tags.non_deterministic = False
         return tags
-
-
-def _rows_to_fit(X, y, sample_weight) -> tuple[RawRows, np.ndarray]:
-    """Rows that count, and their numbers: a row of weight 0 is no row at all."""
-    weights = np.ones(len(X))
-    if sample_weight is not None:
-        weights = check_weights(sample_weight, X)
-    used = np.flatnonzero(weights)
-    if len(used) < 2:
-        raise ValueError(
-            f"sample_weight is above zero for {len(used)} "
-            f"row{'s' if len(used) != 1 else ''}; at least 2 are needed."
-        )
-    targets = np.asarray(y, np.float64).reshape(len(X), -1)
-    warn_of_constants(targets[used], np.ndim(y) == 1)
-    return RawRows(np.asarray(X)[used], targets[used], weights[used]), used
 
 
 def _networks(settings: Settings, rows: RawRows) -> list[FlatNetwork]:

@@ -8,20 +8,14 @@ from dataclasses import dataclass, replace
 import jax
 import numpy as np
 
-from ncai.fitting.holdout import (
-    HoldOut,
-    pad_start,
-    plan_holdout,
-    to_data,
-    without_own_fold,
-)
+from ncai.fitting.holdout import HoldOut, pad_start, plan_holdout
 from ncai.fitting.settings import Settings
 from ncai.fitting.stacking import Choice, HeldOut, choose, join_fits
+from ncai.inference.base import Training
 from ncai.inference.posterior import Fit, GaussianPosterior, Posterior
 from ncai.model.networks import FlatNetwork
-from ncai.training.driver import Driver
-from ncai.training.history import Progress
-from ncai.types import TrainingRows, Unknowns
+from ncai.training.driver import Driver, Progress
+from ncai.types import Data, TrainingRows, Unknowns
 
 
 @dataclass(frozen=True)
@@ -67,7 +61,9 @@ def fit_rows(
     started = time.monotonic()
     method_key, _, score_key = jax.random.split(jax.random.key(task.seed), 3)
     holdout = plan_holdout(rows, task.settings, task.seed, valid)
-    fit = _train(task, rows, holdout, method_key)
+    data = holdout.data(rows, task.settings.n_restarts)
+    start = pad_start(task.start, holdout.train_index)
+    fit = _train(task, data, start, method_key)
     num_trial_members = 0
     if task.trial is not None:
         fit = join_fits(fit, task.trial)
@@ -91,17 +87,16 @@ def fit_rows(
     )
 
 
-def _train(task: FitTask, rows: TrainingRows, holdout: HoldOut, key) -> Fit:
+def _train(task: FitTask, data: Data, start: Unknowns | None, key) -> Fit:
     """All restarts, each on the rows that it may learn from."""
-    settings, index = task.settings, holdout.train_index
+    settings = task.settings
     if task.trial is not None:  # other starts than those of the trial
         key = jax.random.fold_in(key, 1)
-    data = to_data(rows.pick(index))
-    if holdout.folds is not None:
-        data = without_own_fold(data, holdout.folds, settings.n_restarts)
+    training = Training.of(
+        settings.n_restarts, settings.max_steps, start=start, folded=settings.has_folds
+    )
+    model = settings.method.build_model(task.network, settings.noise_variance)
     driver = Driver(task.on_progress, settings.time_limit)
-    training = settings.training(pad_start(task.start, index))
-    model = settings.build_model(task.network)
     fit = settings.method.fit(key, model, data, training, driver)
     lost = np.flatnonzero(~fit.alive)
     if len(lost):

@@ -29,6 +29,13 @@ class HoldOut:
     held_index: np.ndarray | None = None
     folds: np.ndarray | None = None
 
+    def data(self, rows: TrainingRows, num_restarts: int) -> Data:
+        """What the restarts learn from; with folds each has row weights of its own."""
+        data = to_data(rows.pick(self.train_index))
+        if self.folds is None:
+            return data
+        return without_own_fold(data, self.folds, num_restarts)
+
     def judges_of(self, restart: int) -> np.ndarray:
         """Which of the judging rows a restart did not learn from."""
         assert self.judges is not None
@@ -45,9 +52,11 @@ def plan_holdout(
     if valid is not None:
         return HoldOut(every, valid)
     if settings.has_folds and len(rows) >= FEWEST_HELD_OUT:
-        folds = draw_folds(len(rows), settings.method.num_folds, seed)
+        folds = draw_folds(len(rows), settings.num_folds, seed)
         return HoldOut(every, rows, every, folds)
-    train, held = hold_out(len(rows), settings.method.held_out_fraction, seed)
+    train, held = hold_out(
+        len(rows), float(settings.method.validation_fraction or 0), seed
+    )
     return HoldOut(train, rows.pick(held), held) if len(held) else HoldOut(train)
 
 
@@ -57,7 +66,9 @@ def num_judges(num_rows: int, settings: Settings, valid: object | None) -> int:
         return len(valid)  # pyright: ignore[reportArgumentType]
     if settings.has_folds and num_rows >= FEWEST_HELD_OUT:
         return num_rows
-    return len(hold_out(num_rows, settings.method.held_out_fraction, 0)[1])
+    return len(
+        hold_out(num_rows, float(settings.method.validation_fraction or 0), 0)[1]
+    )
 
 
 def hold_out(

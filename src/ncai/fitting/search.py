@@ -19,7 +19,7 @@ from ncai.fitting.transform_choice import (
 from ncai.inference.posterior import Fit
 from ncai.model.networks import FlatNetwork
 from ncai.preprocessing.target_transforms import WORDS
-from ncai.training.history import Progress
+from ncai.training.driver import Progress
 from ncai.types import RawRows, Unknowns
 
 

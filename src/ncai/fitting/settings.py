@@ -4,18 +4,23 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
-import numpy as np
-
-from ncai.inference.base import Method, Preset, Training
+from ncai.inference.base import Method, Preset
 from ncai.inference.registry import METHODS, PRESETS, method_of
-from ncai.model.bnn_lv import Model
-from ncai.model.networks import MLP, FlatNetwork, Network
+from ncai.model.networks import MLP, Network
 from ncai.preprocessing.target_transforms import NAMES as TRANSFORMS
-from ncai.runtime import arguments
-from ncai.types import Unknowns
+from ncai.runtime.arguments import (
+    check_fields,
+    count,
+    flag,
+    layer_widths,
+    one_of,
+    positive,
+    setting,
+    variance_or,
+    whole_number,
+    word,
+)
 
-KEEPS = ("best", "equal", "weighted")
-ROUNDINGS = ("auto", "smooth", "ignore")
 NOISE_MODES = ("empirical", "map", "variational")
 
 
@@ -44,28 +49,20 @@ class Settings:
     preset: str
     latent_dim: int
     network: Network
-    n_restarts: int
-    max_steps: int
-    time_limit: float | None
-    noise_variance: float | str | tuple[float, ...]
-    target_transform: str
-    rounding: str
-    keep: str
-    standardize: bool
+    n_restarts: int = setting(1, count())
+    max_steps: int = setting(1, count())
+    time_limit: float | None = setting(None, positive)
+    noise_variance: float | str | tuple[float, ...] = setting(
+        1.0, variance_or(*NOISE_MODES, may_be_several=True)
+    )
+    target_transform: str = setting("none", word("auto", *TRANSFORMS))
+    rounding: str = setting("ignore", word("auto", "smooth", "ignore"))
+    keep: str = setting("best", word("best", "equal", "weighted"))
+    standardize: bool = setting(True, flag)
     rounding_steps: tuple[float, ...] = ()
 
     def __post_init__(self):
-        arguments.one_of("keep", self.keep, KEEPS)
-        transforms = ("auto", *TRANSFORMS)
-        arguments.one_of("target_transform", self.target_transform, transforms)
-        arguments.one_of("rounding", self.rounding, ROUNDINGS)
-        arguments.whole_number("n_restarts", self.n_restarts)
-        arguments.whole_number("max_steps", self.max_steps)
-        arguments.flag("standardize", self.standardize)
-        if self.time_limit is not None:
-            arguments.positive("time_limit", self.time_limit)
-        noise = self.noise_variance
-        arguments.variance("noise_variance", noise, NOISE_MODES, may_be_several=True)
+        check_fields(self)
         self._check_support()
 
     def _check_support(self) -> None:
@@ -94,8 +91,8 @@ class Settings:
     def resolve(cls, params: Mapping[str, Any]) -> "Settings":
         """An estimator's arguments with the preset filled in."""
         preset = params["preset"]
-        arguments.one_of("preset", preset, PRESETS)
-        latent_dim = arguments.whole_number("latent_dim", params["latent_dim"], 0)
+        one_of("preset", preset, PRESETS)
+        latent_dim = whole_number("latent_dim", params["latent_dim"], 0)
         method = method_of(params["inference"], preset)
         if latent_dim == 0:
             method = method.without_latents()
@@ -112,8 +109,8 @@ class Settings:
             )
         }
         for name in ("n_restarts", "max_steps"):
-            given[name] = arguments.whole_number(name, given[name])
-        arguments.flag("progress", params["progress"])
+            given[name] = whole_number(name, given[name])
+        flag("progress", params["progress"])
         return cls(
             method=method.resolved(preset),
             preset=preset,
@@ -127,29 +124,22 @@ class Settings:
     # ----- What follows from them ----------------------------------------------------
 
     @property
+    def num_folds(self) -> int:
+        """Cross-validation folds that the method offers; 0 for none."""
+        return int(self.method.n_folds or 0)
+
+    @property
     def has_folds(self) -> bool:
         """Whether each restart holds out rows of its own."""
-        return self.method.num_folds > 1 and self.keep != "best"
+        return self.num_folds > 1 and self.keep != "best"
 
     @property
     def recalibrates_noise(self) -> bool:
         """Whether held-out rows set the width of learned noise."""
         learned = isinstance(self.noise_variance, str)
-        return self.keep == "weighted" and learned and self.method.recalibrates_noise
-
-    def stacking_groups(self) -> np.ndarray:
-        """The group of each restart; restarts of a group share a stacking weight."""
-        return self.method.stacking_groups(self.n_restarts, self.has_folds)
-
-    def training(self, start: Unknowns | None = None) -> Training:
-        """What the method is told about the run."""
-        return Training.of(
-            self.n_restarts, self.max_steps, start=start, folded=self.has_folds
+        return (
+            self.keep == "weighted" and learned and bool(self.method.recalibrate_noise)
         )
-
-    def build_model(self, network: FlatNetwork) -> Model:
-        """The probabilistic model of a network of definite size."""
-        return self.method.build_model(network, self.noise_variance)
 
     def for_trial(self, num_trials: int) -> "Settings":
         """A quarter of the steps, the middle temperature, and one restart a fold."""
@@ -158,7 +148,7 @@ class Settings:
             self,
             method=self.method.for_trial(),
             max_steps=max(self.max_steps // 4, 1),
-            n_restarts=min(self.n_restarts, max(self.method.num_folds, 4)),
+            n_restarts=min(self.n_restarts, max(self.num_folds, 4)),
             time_limit=limit and limit / (4 * num_trials),
         )
 
@@ -194,7 +184,7 @@ def _network(params: Mapping[str, Any], usual: MLP) -> Network:
     )
     if network is None:
         if hidden is not None:
-            usual = replace(usual, hidden=arguments.layer_widths("hidden", hidden))
+            usual = replace(usual, hidden=layer_widths("hidden", hidden))
         if activation is not None:
             usual = replace(usual, activation=activation)
         return usual

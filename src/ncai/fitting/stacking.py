@@ -4,14 +4,14 @@ from dataclasses import dataclass, replace
 
 import jax
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Float
 
 from ncai.fitting.holdout import HoldOut
-from ncai.fitting.member_scores import Judge, mix
 from ncai.fitting.noise_recalibration import (
+    Judge,
+    mix,
+    recalibrate_groups,
     recalibrate_mixture,
-    widths_by_group,
-    widths_to_try,
 )
 from ncai.fitting.settings import Settings
 from ncai.inference.posterior import Fit, GaussianPosterior, Posterior
@@ -66,7 +66,7 @@ def choose(
         key: of draws of W.
         holdout: the rows that judge.
         num_trial_members: how many of the last restarts come from a short trial fit
-            (see `join_fits`); they form a group of their own.
+            (see `join_fits`).
     """
     posterior = fit.posterior
     if not isinstance(posterior, GaussianPosterior):
@@ -77,9 +77,7 @@ def choose(
     main = posterior.num_components - num_trial_members
     judge = Judge(holdout, key, (*range(main), *range(num_trial_members)))
     if settings.keep == "weighted":
-        groups = settings.stacking_groups()
-        trial = np.full(num_trial_members, groups.max() + 1)
-        return _stack(fit, posterior, settings, judge, np.concatenate([groups, trial]))
+        return _stack(fit, posterior, settings, judge)
     log_probs = judge.log_probs(posterior)[0]
     scores = _finite_scores(judge.scores(log_probs), fit, _name(holdout))
     kept = np.array([np.argmax(scores)])
@@ -108,24 +106,15 @@ def _stack(
     posterior: GaussianPosterior,
     settings: Settings,
     judge: Judge,
-    groups: Int[np.ndarray, "R"],
 ) -> Choice:
     """Recalibrate the noise of each group, weight the groups, recalibrate them all."""
-    grid = widths_to_try(settings, posterior)
-    on_grid = judge.log_probs(posterior, grid)
-    name, weights = _name(judge.holdout), judge.row_weights
-    scores = _finite_scores(judge.scores(on_grid[0]), fit, name)
-    alive = np.isfinite(scores)
-    living = np.flatnonzero(alive)
-    widths = np.zeros(len(alive), int)
-    widths[living] = widths_by_group(on_grid[:, living], groups[living], weights)
-    log_probs = on_grid[widths, np.arange(len(alive))]
-    posterior = posterior.with_noise(grid.factors[widths], grid.spreads[widths])
-    # A restart is as good as it is at its width.
-    scores = np.where(alive, judge.scores(log_probs), -np.inf)
-    living = np.flatnonzero(alive & ~_far_behind(scores, log_probs))
-    shares = group_shares(log_probs[living], groups[living], weights)
-    if len(grid.factors) > 1:
+    groups = np.arange(len(fit.alive)) if fit.groups is None else fit.groups
+    found = recalibrate_groups(posterior, judge, groups, fit.alive, settings)
+    posterior, log_probs = found.posterior, found.log_probs
+    scores = _finite_scores(found.scores, fit, _name(judge.holdout))
+    living = np.flatnonzero(np.isfinite(scores) & ~_far_behind(scores, log_probs))
+    shares = group_shares(log_probs[living], groups[living], judge.row_weights)
+    if found.recalibrated:
         posterior, log_probs = recalibrate_mixture(posterior, judge, living, shares)
     large = shares > LEAST_SHARE
     kept, shares = living[large], shares[large] / shares[large].sum()
@@ -184,6 +173,7 @@ def join_fits(fit: Fit, trial: Fit) -> Fit:
             added[: len(early)] = early
             history[name] = np.concatenate([values, added], axis=1)
     shares = np.full(count, 1 / count)
+    own = np.arange(long.num_components) if fit.groups is None else fit.groups
     return replace(
         fit,
         posterior=GaussianPosterior(long.model, mean, scale, priors, shares),
@@ -191,6 +181,7 @@ def join_fits(fit: Fit, trial: Fit) -> Fit:
         alive=np.concatenate([fit.alive, trial.alive]),
         stop_reasons=[*trial.stop_reasons, *fit.stop_reasons],
         num_steps=fit.num_steps + trial.num_steps,
+        groups=np.concatenate([own, np.full(short.num_components, own.max() + 1)]),
     )
 
 

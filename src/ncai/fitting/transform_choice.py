@@ -75,13 +75,11 @@ def candidates(
     rows: RawRows, valid: RawRows | None, settings: Settings, seed: int
 ) -> list[Candidate]:
     """One for each transform that may be best."""
+    names = transforms_to_try(rows, valid, settings)
     rounding = None
     if settings.rounding != "ignore":
         rounding = Lattice.learn(rows.targets)
-    return [
-        _candidate(name, rows, valid, settings, (rounding, seed))
-        for name in transforms_to_try(rows, valid, settings)
-    ]
+    return [_candidate(name, rows, valid, settings, (rounding, seed)) for name in names]
 
 
 def _candidate(

@@ -7,7 +7,7 @@ asks it only what this interface offers, and tests for no class and no name.
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
-from typing import Any, ClassVar, NamedTuple, Self
+from typing import Any, ClassVar, Self
 
 import jax.numpy as jnp
 import numpy as np
@@ -16,14 +16,22 @@ from jaxtyping import PRNGKeyArray
 from ncai.inference.posterior import Fit, Posterior
 from ncai.model.bnn_lv import Model, Variance
 from ncai.model.networks import MLP, FlatNetwork
-from ncai.runtime import arguments
-from ncai.runtime.jax_setup import num_threads
+from ncai.runtime.arguments import (
+    FrozenParameters,
+    count,
+    flag,
+    inverse_gamma,
+    positive,
+    positive_numbers,
+    setting,
+    share,
+    start_name,
+    variance_or,
+    word,
+)
 from ncai.training.driver import Driver
-from ncai.training.stage import LARGEST_GROUP, Stage
+from ncai.training.step import Stage
 from ncai.types import Data, Unknowns
-
-# Parameters, gradient, two moments of Adam, the best found so far; as mean and scale.
-STATE_COPIES = 10
 
 
 @dataclass(frozen=True)
@@ -148,22 +156,8 @@ class Training:
         )
 
 
-class Footprint(NamedTuple):
-    """About what training holds in memory.
-
-    Args:
-        kept: numbers that stay from step to step.
-        at_once: restarts or chains that take a step at the same time.
-        values: hidden values that a step of one of them works out.
-    """
-
-    kept: int
-    at_once: int
-    values: int
-
-
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Method(arguments.FrozenParameters, ABC):
+class Method(FrozenParameters, ABC):
     """A method with its settings; one call gives a `Fit` with every restart.
 
     A setting that is None has the value of the estimator's preset.
@@ -186,18 +180,26 @@ class Method(arguments.FrozenParameters, ABC):
     supports: ClassVar[Supports] = Supports()
     presets: ClassVar[Mapping[str, Preset]] = {"default": DEFAULT, "paper": PAPER}
 
-    weight_variance: float | str = "empirical"
-    latent_variance: float | str | None = None
-    variance_prior: tuple[float, float] = (3.0, 0.5)
-    variance_form: str = "paper"
-    noise_prior: tuple[float, float] | None = None
-    noise_starts: tuple[float, ...] | None = None
-    learning_rate: float | None = None
-    n_weight_draws: int = 1024
-    n_latent_draws: int = 8
+    # Settings that only some methods have; to the others this is what they are.
+    n_folds: ClassVar[int | None] = 0
+    recalibrate_noise: ClassVar[bool | None] = False
+    validation_fraction: ClassVar[float | None] = 0.0
+    start: ClassVar[Any] = None
+    n_chains: ClassVar[int] = 0
+    n_draws: ClassVar[int] = 0
+    # What a step of training works out at once, for an estimate of memory.
+    nodes_a_latent: ClassVar[int] = 1
+    batch_rows: ClassVar[int | None] = None
 
-    def __post_init__(self):
-        self.check()
+    weight_variance: float | str = setting("empirical", variance_or("empirical"))
+    latent_variance: float | str | None = setting(None, variance_or("empirical"))
+    variance_prior: tuple[float, float] = setting((3.0, 0.5), inverse_gamma)
+    variance_form: str = setting("paper", word("paper", "exact"))
+    noise_prior: tuple[float, float] | None = setting(None, inverse_gamma)
+    noise_starts: tuple[float, ...] | None = setting(None, positive_numbers)
+    learning_rate: float | None = setting(None, positive)
+    n_weight_draws: int = setting(1024, count())
+    n_latent_draws: int = setting(8, count())
 
     # ----- What a method must do -----------------------------------------------------
 
@@ -226,22 +228,6 @@ class Method(arguments.FrozenParameters, ABC):
 
     # ----- What it may refine --------------------------------------------------------
 
-    def check(self) -> None:
-        """Refuse settings that cannot be, in one sentence each."""
-        arguments.variance("weight_variance", self.weight_variance, ("empirical",))
-        if self.latent_variance is not None:
-            arguments.variance("latent_variance", self.latent_variance, ("empirical",))
-        arguments.inverse_gamma("variance_prior", self.variance_prior)
-        arguments.one_of("variance_form", self.variance_form, ("paper", "exact"))
-        if self.noise_prior is not None:
-            arguments.inverse_gamma("noise_prior", self.noise_prior)
-        if self.noise_starts is not None:
-            arguments.positive_numbers("noise_starts", self.noise_starts)
-        if self.learning_rate is not None:
-            arguments.positive("learning_rate", self.learning_rate)
-        for name in ("n_weight_draws", "n_latent_draws"):
-            arguments.whole_number(name, getattr(self, name))
-
     def resolved(self, preset: str) -> Self:
         """The same method with every None filled by the preset."""
         values = self.presets[preset].method
@@ -261,38 +247,6 @@ class Method(arguments.FrozenParameters, ABC):
     def for_trial(self) -> Self:
         """The method of a short trial fit."""
         return self
-
-    @property
-    def held_out_fraction(self) -> float:
-        """Share of the rows that all restarts hold out where there are no folds."""
-        return 0.0
-
-    @property
-    def num_folds(self) -> int:
-        """Cross-validation folds that the restarts hold out in turn; 0 for none."""
-        return 0
-
-    @property
-    def recalibrates_noise(self) -> bool:
-        """Whether held-out rows set the width of the noise of a weighted mixture."""
-        return False
-
-    def stacking_groups(self, num_restarts: int, folded: bool) -> np.ndarray:
-        """The group of each restart; restarts of a group share a stacking weight."""
-        del folded
-        return np.arange(num_restarts)
-
-    def footprint(
-        self, network: FlatNetwork, hidden: int, num_rows: int, num_restarts: int
-    ) -> Footprint:
-        """About what training holds; `hidden` are the hidden values of one row."""
-        unknowns = network.num_weights + num_rows * network.latent_dim
-        groups = min(num_threads(), -(-num_restarts // LARGEST_GROUP))
-        return Footprint(
-            num_restarts * STATE_COPIES * unknowns,
-            min(num_restarts, LARGEST_GROUP * groups),
-            num_rows * hidden,
-        )
 
     # ----- The model -----------------------------------------------------------------
 
@@ -350,30 +304,16 @@ class GradientMethod(Method):
 
     starts: ClassVar[tuple[str, ...]] = ()
 
-    schedule: str | None = None
-    plateau: bool | None = None
-    rate_drops: int = 2
-    validation_fraction: float | None = None
+    schedule: str | None = setting(None, word("constant", "cosine"))
+    plateau: bool | None = setting(None, flag)
+    rate_drops: int = setting(2, count(0))
+    validation_fraction: float | None = setting(None, share)
     start: str | Mapping[str, Any] | None = None
 
-    def check(self) -> None:
-        """Refuse settings that cannot be, in one sentence each."""
-        super().check()
-        if self.schedule is not None:
-            arguments.one_of("schedule", self.schedule, ("constant", "cosine"))
-        if self.plateau is not None:
-            arguments.flag("plateau", self.plateau)
-        arguments.whole_number("rate_drops", self.rate_drops, 0)
-        if self.validation_fraction is not None:
-            fraction = self.validation_fraction
-            arguments.share("validation_fraction", fraction, 1, may_reach_it=False)
+    def __post_init__(self):
+        super().__post_init__()
         if isinstance(self.start, str):
-            arguments.start_name(self.start, self.starts)
-
-    @property
-    def held_out_fraction(self) -> float:
-        """Share of the rows that all restarts hold out where there are no folds."""
-        return float(self.validation_fraction or 0.0)
+            start_name(self.start, self.starts)
 
     def stage(self, name: str, objective: Any, training: Training, **changes) -> Stage:
         """A stage of training with these settings."""

@@ -18,17 +18,15 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
-from ncai.inference.base import Footprint, Method, Supports, Training
+from ncai.inference.base import Method, Supports, Training
 from ncai.inference.ncai import NCAI0
 from ncai.inference.posterior import Fit, GaussianPosterior, Posterior, SamplePosterior
-from ncai.inference.starts import stack_starts
+from ncai.inference.warm_start import stack_starts
 from ncai.model.bnn_lv import Model, PriorState
-from ncai.model.networks import FlatNetwork
 from ncai.model.quadrature import LARGEST_DIM, latent_rule
-from ncai.runtime import arguments
+from ncai.runtime.arguments import count, setting, share, start_name
 from ncai.runtime.interrupt import noticing_ctrl_c
-from ncai.training.driver import Driver
-from ncai.training.history import Progress
+from ncai.training.driver import Driver, Progress
 from ncai.types import Data, Unknowns
 
 CHUNK_DRAWS = 25
@@ -56,25 +54,18 @@ class Sampler(Method):
 
     integrates_latents: ClassVar[bool]
 
-    n_chains: int = 4
-    n_warmup: int = 500
-    n_draws: int = 1000
-    start_steps: int = 3_000
-    max_doublings: int = 10
-    target_acceptance: float = 0.8
+    n_chains: int = setting(4, count())
+    n_warmup: int = setting(500, count(0))
+    n_draws: int = setting(1000, count(FEWEST_DRAWS))
+    start_steps: int = setting(3_000, count())
+    max_doublings: int = setting(10, count())
+    target_acceptance: float = setting(0.8, share)
     start: Mapping[str, Any] | None = None
 
-    def check(self) -> None:
-        """Refuse settings that cannot be, in one sentence each."""
-        super().check()
-        for name in ("n_chains", "start_steps", "max_doublings"):
-            arguments.whole_number(name, getattr(self, name))
-        arguments.whole_number("n_warmup", self.n_warmup, 0)
-        arguments.whole_number("n_draws", self.n_draws, FEWEST_DRAWS)
-        acceptance = self.target_acceptance
-        arguments.share("target_acceptance", acceptance, 1, may_reach_it=False)
+    def __post_init__(self):
+        super().__post_init__()
         if isinstance(self.start, str):
-            arguments.start_name(self.start, ())
+            start_name(self.start, ())
 
     def fit(
         self,
@@ -245,18 +236,6 @@ class Sampler(Method):
             warnings.warn(str(report), stacklevel=4)
         return chains, report
 
-    def footprint(
-        self, network: FlatNetwork, hidden: int, num_rows: int, num_restarts: int
-    ) -> Footprint:
-        """The draws that are kept, and a step of every chain."""
-        del num_restarts
-        drawn, values = network.num_weights, num_rows * hidden
-        if self.integrates_latents:
-            values += num_rows * NUM_NODES ** max(network.latent_dim, 1)
-        else:
-            drawn += num_rows * network.latent_dim
-        return Footprint(self.n_chains * self.n_draws * drawn, self.n_chains, values)
-
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class HMC(Sampler):
@@ -278,6 +257,7 @@ class HMCMarginal(Sampler):
         sampling=True, most_latents=LARGEST_DIM, row_latents=False, exact_latents=True
     )
     integrates_latents: ClassVar[bool] = True
+    nodes_a_latent: ClassVar[int] = NUM_NODES
 
 
 def _refuse_weights(model: Model, data: Data) -> None:

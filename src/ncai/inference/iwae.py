@@ -7,21 +7,19 @@ from typing import ClassVar
 import jax
 from jaxtyping import PRNGKeyArray
 
-from ncai.inference.base import DEFAULT, PAPER, Footprint, Preset, Supports, Training
-from ncai.inference.posterior import Fit, Posterior
-from ncai.inference.starts import (
+from ncai.inference.base import DEFAULT, PAPER, Preset, Supports, Training
+from ncai.inference.posterior import Fit, Posterior, gaussian_fit
+from ncai.inference.temperature import TemperedMethod, with_unit_latents
+from ncai.inference.warm_start import (
     as_gaussian,
-    gaussian_fit,
+    starting_points,
     starting_state,
     with_latents_of,
 )
-from ncai.inference.temperature import TemperedMethod, with_unit_latents
-from ncai.inference.warm_start import starting_points
 from ncai.model.bnn_lv import Model
 from ncai.model.mean_field import mean_field_of
-from ncai.model.networks import FlatNetwork
 from ncai.objectives.importance_bound import NegativeImportanceBound
-from ncai.runtime import arguments
+from ncai.runtime.arguments import count, setting
 from ncai.training.driver import Driver
 from ncai.training.step import initial_state
 from ncai.types import Data
@@ -55,12 +53,7 @@ class IWAE(TemperedMethod):
         ),
     }
 
-    n_latent_samples: int = 8
-
-    def check(self) -> None:
-        """Refuse settings that cannot be, in one sentence each."""
-        super().check()
-        arguments.whole_number("n_latent_samples", self.n_latent_samples)
+    n_latent_samples: int = setting(8, count())
 
     def fit(
         self,
@@ -80,7 +73,8 @@ class IWAE(TemperedMethod):
         state = starting_state(state_keys, model, point, training, self.noise_starts)
         stage = self.stage("bound", self._bounds(training, len(keys)), training)
         state = driver.run_from(stage, model, data, state)
-        return gaussian_fit(model, state.params, state.priors, driver)
+        groups = self.groups(len(keys), training.folded)
+        return gaussian_fit(model, state.params, state.priors, driver, groups)
 
     def continue_from(
         self,
@@ -108,10 +102,3 @@ class IWAE(TemperedMethod):
             NegativeImportanceBound(temperature, int(self.n_latent_samples))
             for temperature in self.restart_temperatures(num_restarts, training.folded)
         )
-
-    def footprint(
-        self, network: FlatNetwork, hidden: int, num_rows: int, num_restarts: int
-    ) -> Footprint:
-        """A step holds every sample of z."""
-        usual = super().footprint(network, hidden, num_rows, num_restarts)
-        return usual._replace(values=usual.values * int(self.n_latent_samples))

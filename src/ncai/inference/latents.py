@@ -14,8 +14,7 @@ from ncai.model.mean_field import MeanField, raw_scales_of, scale_of
 from ncai.model.quadrature import LARGEST_DIM, latent_rule, node_log_joint
 from ncai.objectives.elbo import NegativeElbo
 from ncai.training.driver import Driver
-from ncai.training.stage import Stage
-from ncai.training.step import initial_state
+from ncai.training.step import Stage, initial_state
 from ncai.types import Data, Unknowns
 
 ROWS_AT_ONCE = 256

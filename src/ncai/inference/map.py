@@ -9,10 +9,9 @@ import numpy as np
 from jaxtyping import PRNGKeyArray
 
 from ncai.inference.base import GradientMethod, Training
-from ncai.inference.posterior import Fit, GaussianPosterior, Posterior
-from ncai.inference.starts import (
+from ncai.inference.posterior import Fit, GaussianPosterior, Posterior, driver_fit
+from ncai.inference.warm_start import (
     as_gaussian,
-    driver_fit,
     random_points,
     stack_starts,
     with_latents_of,

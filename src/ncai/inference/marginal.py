@@ -9,20 +9,18 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import PRNGKeyArray
 
-from ncai.inference.base import DEFAULT, PAPER, Footprint, Preset, Supports, Training
-from ncai.inference.posterior import Fit, Posterior
-from ncai.inference.starts import as_gaussian, gaussian_fit, starting_state
+from ncai.inference.base import DEFAULT, PAPER, Preset, Supports, Training
+from ncai.inference.posterior import Fit, Posterior, gaussian_fit
 from ncai.inference.temperature import TemperedMethod, with_unit_latents
-from ncai.inference.warm_start import starting_points
+from ncai.inference.warm_start import as_gaussian, starting_points, starting_state
 from ncai.model.bnn_lv import Model
 from ncai.model.mean_field import mean_field_of
-from ncai.model.networks import MLP, FlatNetwork
+from ncai.model.networks import MLP
 from ncai.model.quadrature import LARGEST_DIM, latent_rule
 from ncai.objectives.marginal_elbo import NegativeMarginalElbo
-from ncai.runtime import arguments
+from ncai.runtime.arguments import count, setting
 from ncai.training.driver import Driver
-from ncai.training.stage import LARGEST_GROUP
-from ncai.training.step import initial_state
+from ncai.training.step import LARGEST_GROUP, initial_state
 from ncai.types import Data
 
 BATCH_ROWS = 256  # what a step looks at: its cost then stays as rows grow
@@ -76,12 +74,10 @@ class Marginal(TemperedMethod):
         ),
     }
 
-    n_mc_samples: int = 1
+    nodes_a_latent: ClassVar[int] = NODES
+    batch_rows: ClassVar[int | None] = BATCH_ROWS
 
-    def check(self) -> None:
-        """Refuse settings that cannot be, in one sentence each."""
-        super().check()
-        arguments.whole_number("n_mc_samples", self.n_mc_samples)
+    n_mc_samples: int = setting(1, count())
 
     def fit(
         self,
@@ -93,18 +89,20 @@ class Marginal(TemperedMethod):
     ) -> Fit:
         """One Gaussian over W for each restart, and none over z."""
         driver = driver or Driver()
+        count = training.num_restarts
+        batches, grouped = self._batches(model, data, training, count)
         model = with_unit_latents(model)
+        groups = self.groups(count, training.folded)
         start_key, *state_keys = jax.random.split(key, 4)
-        keys = jax.random.split(start_key, training.num_restarts)
+        keys = jax.random.split(start_key, count)
         start = self.start if isinstance(self.start, str) else "random"
         point = starting_points(start, keys, model, data, self, training, driver)
         point = point._replace(latents=point.latents[:, :0])
         state = starting_state(state_keys, model, point, training, self.noise_starts)
         if not (driver.interrupted or driver.out_of_time()):
-            batches, grouped = self._batches(model, data, training, len(keys))
             stage = self.stage("marginal", training=training, **grouped)
             state = driver.run(stage, model, batches, state)
-        return gaussian_fit(model, state.params, state.priors, driver)
+        return gaussian_fit(model, state.params, state.priors, driver, groups)
 
     def continue_from(
         self,
@@ -131,9 +129,10 @@ class Marginal(TemperedMethod):
 
     def _batches(self, model, data: Data, training: Training, num_restarts: int):
         """Rows in blocks; and the objectives on them, in groups that fit the cache."""
+        batch_rows = even_batches(data.inputs.shape[0], BATCH_ROWS)
+        batches = in_batches(data, batch_rows)
         dims = model.network.latent_dim
         nodes = latent_rule(dims, NODES, REACH).nodes
-        batch_rows = even_batches(data.inputs.shape[0], BATCH_ROWS)
         temperatures = self.restart_temperatures(num_restarts, training.folded)
         objectives = tuple(
             NegativeMarginalElbo(
@@ -142,19 +141,10 @@ class Marginal(TemperedMethod):
             for temperature in temperatures
         )
         group = GROUP_VALUES // (batch_rows * nodes.shape[0])
-        return in_batches(data, batch_rows), {
+        return batches, {
             "objective": objectives,
             "largest_group": int(np.clip(group, 1, LARGEST_GROUP)),
         }
-
-    def footprint(
-        self, network: FlatNetwork, hidden: int, num_rows: int, num_restarts: int
-    ) -> Footprint:
-        """A step holds a value for each node of z, of one block of rows."""
-        usual = super().footprint(network, hidden, num_rows, num_restarts)
-        nodes = NODES ** max(network.latent_dim, 1)
-        values = min(num_rows, BATCH_ROWS) * nodes * hidden
-        return usual._replace(values=max(usual.values, values))
 
 
 def even_batches(num_rows: int, most: int) -> int:

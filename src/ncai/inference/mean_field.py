@@ -12,21 +12,19 @@ from jaxtyping import PRNGKeyArray
 
 from ncai.inference.base import GradientMethod, Training
 from ncai.inference.map import map_points
-from ncai.inference.posterior import Fit, Posterior
-from ncai.inference.starts import (
+from ncai.inference.posterior import Fit, Posterior, gaussian_fit
+from ncai.inference.warm_start import (
     as_gaussian,
-    gaussian_fit,
+    starting_points,
     starting_state,
     with_latents_of,
 )
-from ncai.inference.warm_start import starting_points
 from ncai.model.bnn_lv import Model
 from ncai.model.mean_field import MeanField, mean_field_of
 from ncai.objectives.elbo import NegativeElbo
-from ncai.runtime import arguments
+from ncai.runtime.arguments import count, flag, setting
 from ncai.training.driver import Driver
-from ncai.training.stage import Stage
-from ncai.training.step import TrainState, initial_state
+from ncai.training.step import Stage, TrainState, initial_state
 from ncai.types import Data, Unknowns
 
 # Prefixes of the parameters: what is learned and what is held.
@@ -58,14 +56,8 @@ class MeanFieldMethod(GradientMethod):
     starts: ClassVar[tuple[str, ...]] = ("random", "ncai", "map")
     own_start: ClassVar[str]
 
-    hold_means: bool = False
-    n_mc_samples: int = 1
-
-    def check(self) -> None:
-        """Refuse settings that cannot be, in one sentence each."""
-        super().check()
-        arguments.flag("hold_means", self.hold_means)
-        arguments.whole_number("n_mc_samples", self.n_mc_samples)
+    hold_means: bool = setting(False, flag)
+    n_mc_samples: int = setting(1, count())
 
     @abstractmethod
     def stages(self, model: Model, training: Training) -> list[Stage]:

@@ -17,8 +17,14 @@ from ncai.inference.mean_field import (
 from ncai.model.bnn_lv import Model
 from ncai.objectives.elbo import NegativeElbo
 from ncai.objectives.penalties import Penalties
-from ncai.runtime import arguments
-from ncai.training.stage import Stage
+from ncai.runtime.arguments import (
+    at_least_zero,
+    portion,
+    positive_numbers,
+    setting,
+    word,
+)
+from ncai.training.step import Stage
 
 WEIGHTS = ("hz_weight", "offdiagonal_weight", "dependence_weight")
 TOLERANCES = ("hz_tolerance", "input_tolerance", "target_tolerance")
@@ -72,24 +78,14 @@ class NCAI(MeanFieldMethod):
     label: ClassVar[str] = "NCAI"
     own_start: ClassVar[str] = "ncai"
 
-    hz_weight: float = 1.0
-    offdiagonal_weight: float = 10.0
-    dependence_weight: float = 1.0
-    hz_tolerance: float | Sequence[float] = 0.01
-    input_tolerance: float | Sequence[float] = 0.5
-    target_tolerance: float | Sequence[float] = 1.0
-    penalise: str = "means"
-    ramp_fraction: float = 0.5
-
-    def check(self) -> None:
-        """Refuse settings that cannot be, in one sentence each."""
-        super().check()
-        for name in WEIGHTS:
-            arguments.at_least_zero(name, getattr(self, name))
-        for name in TOLERANCES:
-            arguments.positive_numbers(name, getattr(self, name))
-        arguments.one_of("penalise", self.penalise, ("means", "samples"))
-        arguments.share("ramp_fraction", self.ramp_fraction, 1, may_reach_it=True)
+    hz_weight: float = setting(1.0, at_least_zero)
+    offdiagonal_weight: float = setting(10.0, at_least_zero)
+    dependence_weight: float = setting(1.0, at_least_zero)
+    hz_tolerance: float | Sequence[float] = setting(0.01, positive_numbers)
+    input_tolerance: float | Sequence[float] = setting(0.5, positive_numbers)
+    target_tolerance: float | Sequence[float] = setting(1.0, positive_numbers)
+    penalise: str = setting("means", word("means", "samples"))
+    ramp_fraction: float = setting(0.5, portion)
 
     def without_latents(self) -> MFVI:
         """Its start and penalties act on z: without one, it is mean-field inference."""

@@ -12,6 +12,8 @@ import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
 
 from ncai.model.bnn_lv import Model, PriorState
+from ncai.model.mean_field import MeanField, scale_of
+from ncai.training.driver import Driver
 from ncai.types import Unknowns, WeightDraws
 
 # Vectors of normals have a power of two of numbers, and at least so many: all small
@@ -247,3 +249,37 @@ class Fit:
     num_steps: int
     interrupted: bool = False
     sampler: SamplerReport | None = None
+    # Restarts of a group share a stacking weight; None: each has its own.
+    groups: np.ndarray | None = None
+
+
+def gaussian_fit(
+    model: Model,
+    q: MeanField,
+    priors: PriorState,
+    driver: Driver,
+    groups: np.ndarray | None = None,
+) -> Fit:
+    """The result of a variational method."""
+    num_restarts = q.mean.weights.shape[0]
+    shares = np.full(num_restarts, 1 / num_restarts)
+    posterior = GaussianPosterior(model, q.mean, _scale_of(q), priors, shares)
+    return replace(driver_fit(posterior, driver), groups=groups)
+
+
+_scale_of = jax.jit(scale_of)
+
+
+def driver_fit(posterior: GaussianPosterior, driver: Driver) -> Fit:
+    """A `Fit` from what the driver saw."""
+    alive = driver.alive
+    if alive is None:
+        alive = np.ones(posterior.num_components, bool)
+    return Fit(
+        posterior,
+        driver.history.stacked() | {"stage": list(driver.history.stage)},
+        alive,
+        driver.stop_reasons,
+        driver.steps,
+        driver.interrupted,
+    )

@@ -15,7 +15,7 @@ import numpy as np
 from ncai.inference.base import GradientMethod
 from ncai.inference.mean_field import MFVI, plain_mfvi
 from ncai.model.bnn_lv import Model, Variance
-from ncai.runtime import arguments
+from ncai.runtime.arguments import flag, folds, positive_numbers, setting
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -37,21 +37,9 @@ class TemperedMethod(GradientMethod):
 
     starts: ClassVar[tuple[str, ...]] = ("random", "ncai")
 
-    temperature: float | Sequence[float] | None = None
-    n_folds: int | None = None
-    recalibrate_noise: bool | None = None
-
-    def check(self) -> None:
-        """Refuse settings that cannot be, in one sentence each."""
-        super().check()
-        if self.temperature is not None:
-            arguments.positive_numbers("temperature", self.temperature)
-        if self.n_folds is not None:
-            arguments.whole_number("n_folds", self.n_folds, 0)
-            if self.n_folds == 1:
-                raise ValueError("n_folds=1 must be 0, which is off, or at least 2.")
-        if self.recalibrate_noise is not None:
-            arguments.flag("recalibrate_noise", self.recalibrate_noise)
+    temperature: float | Sequence[float] | None = setting(None, positive_numbers)
+    n_folds: int | None = setting(None, folds)
+    recalibrate_noise: bool | None = setting(None, flag)
 
     def resolved(self, preset: str) -> Self:
         """Filled by the preset; rows that are held out from all leave no folds."""
@@ -69,19 +57,9 @@ class TemperedMethod(GradientMethod):
         middle = np.exp(np.log(self.listed_temperatures()).mean())
         return replace(self, temperature=float(middle))
 
-    @property
-    def num_folds(self) -> int:
-        """Cross-validation folds that the restarts hold out in turn."""
-        return int(self.n_folds or 0)
-
-    @property
-    def recalibrates_noise(self) -> bool:
-        """Whether held-out rows set the width of the noise of a weighted mixture."""
-        return bool(self.recalibrate_noise)
-
     def listed_temperatures(self) -> tuple[float, ...]:
         """The temperatures as given."""
-        return arguments.positive_numbers("temperature", self.temperature)
+        return positive_numbers("temperature", self.temperature)
 
     def restart_temperatures(
         self, num_restarts: int, folded: bool
@@ -91,17 +69,17 @@ class TemperedMethod(GradientMethod):
         Of several, with folds, each is used on every fold before the next has its turn.
         """
         listed = self.listed_temperatures()
-        block = self.num_folds if folded else 1
+        block = int(self.n_folds or 1) if folded else 1
         return tuple(listed[i // block % len(listed)] for i in range(num_restarts))
 
-    def stacking_groups(self, num_restarts: int, folded: bool) -> np.ndarray:
+    def groups(self, num_restarts: int, folded: bool) -> np.ndarray | None:
         """Restarts of a temperature share a stacking weight.
 
         With one temperature and no folds each has a weight of its own.
         """
-        temperatures = np.array(self.restart_temperatures(num_restarts, folded))
+        temperatures = self.restart_temperatures(num_restarts, folded)
         if not folded and len(set(temperatures)) == 1:
-            return np.arange(num_restarts)
+            return None
         return np.unique(temperatures, return_inverse=True)[1]
 
 

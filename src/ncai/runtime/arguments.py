@@ -1,11 +1,42 @@
 """Checks of arguments, and settings as parameters: what came, what would be right."""
 
 import math
-from collections.abc import Collection
-from dataclasses import dataclass, fields, replace
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, Self
 
 import numpy as np
+
+Check = Callable[[str, Any], object]
+
+
+def setting(default: Any, check: Check) -> Any:
+    """A field of a dataclass of settings, with the check of its value beside it."""
+    return field(default=default, metadata={"check": check})
+
+
+def check_fields(settings: Any) -> None:
+    """Check every field that is a `setting`; None is right where it is the default."""
+    for one in fields(settings):
+        value = getattr(settings, one.name)
+        left_open = value is None and one.default is None
+        if "check" in one.metadata and not left_open:
+            one.metadata["check"](one.name, value)
+
+
+def word(*choices: str) -> Check:
+    """A check: one of these words."""
+    return lambda name, value: one_of(name, value, choices)
+
+
+def count(least: int = 1) -> Check:
+    """A check: a whole number of at least `least`."""
+    return lambda name, value: whole_number(name, value, least)
+
+
+def variance_or(*modes: str, may_be_several: bool = False) -> Check:
+    """A check: a positive number, or one of these words for how to learn it."""
+    return lambda name, value: variance(name, value, modes, may_be_several)
 
 
 def one_of(name: str, value: Any, choices: Collection[str]) -> None:
@@ -61,12 +92,22 @@ def at_least_zero(name: str, value: Any) -> None:
         raise ValueError(f"{name}={value!r} must be a number of at least 0.")
 
 
-def share(name: str, value: Any, most: float, may_reach_it: bool) -> None:
-    """A number from 0 to `most`."""
-    inside = is_number(value) and 0 <= value <= most
-    if not inside or (value == most and not may_reach_it):
-        limit = f"at most {most:g}" if may_reach_it else f"below {most:g}"
-        raise ValueError(f"{name}={value!r} must be at least 0 and {limit}.")
+def share(name: str, value: Any) -> None:
+    """A number from 0 to below 1."""
+    if not is_number(value) or not 0 <= value < 1:
+        raise ValueError(f"{name}={value!r} must be at least 0 and below 1.")
+
+
+def portion(name: str, value: Any) -> None:
+    """A number from 0 to 1."""
+    if not is_number(value) or not 0 <= value <= 1:
+        raise ValueError(f"{name}={value!r} must be at least 0 and at most 1.")
+
+
+def folds(name: str, value: Any) -> None:
+    """A number of folds: 0 is off, and one fold would be all rows."""
+    if whole_number(name, value, 0) == 1:
+        raise ValueError(f"{name}=1 must be 0, which is off, or at least 2.")
 
 
 def positive_numbers(name: str, value: Any) -> tuple[float, ...]:
@@ -122,16 +163,19 @@ def layer_widths(name: str, value: Any, otherwise: str = "") -> tuple[int, ...]:
 
 @dataclass(frozen=True, repr=False)
 class FrozenParameters:
-    """scikit-learn's interface of parameters, for a frozen dataclass."""
+    """scikit-learn's interface of parameters, for a frozen dataclass of settings."""
+
+    def __post_init__(self):
+        check_fields(self)
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """The settings by name."""
         del deep  # no setting has settings of its own
-        return {field.name: getattr(self, field.name) for field in fields(self)}
+        return {one.name: getattr(self, one.name) for one in fields(self)}
 
     def set_params(self, **changes) -> Self:
         """A new object with other settings: this one is frozen."""
-        known = [field.name for field in fields(self)]
+        known = [one.name for one in fields(self)]
         for name in changes:
             if name not in known:
                 raise ValueError(
@@ -141,9 +185,9 @@ class FrozenParameters:
 
     def __repr__(self) -> str:
         given = [
-            f"{field.name}={getattr(self, field.name)!r}"
-            for field in fields(self)
-            if getattr(self, field.name) is not field.default
-            and getattr(self, field.name) != field.default
+            f"{one.name}={getattr(self, one.name)!r}"
+            for one in fields(self)
+            if getattr(self, one.name) is not one.default
+            and getattr(self, one.name) != one.default
         ]
         return f"{type(self).__name__}({', '.join(given)})"

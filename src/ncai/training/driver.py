@@ -15,10 +15,13 @@ import numpy as np
 from ncai.model.bnn_lv import Model
 from ncai.runtime.interrupt import noticing_ctrl_c
 from ncai.runtime.jax_setup import RUN_ONCE, prepare_jax
-from ncai.training.groups import RestartGroups
-from ncai.training.history import History, Progress
-from ncai.training.stage import Stage
-from ncai.training.step import ChunkSummary, TrainState, initial_state
+from ncai.training.step import (
+    ChunkSummary,
+    RestartGroups,
+    Stage,
+    TrainState,
+    initial_state,
+)
 from ncai.types import Data
 
 CHUNK_STEPS = 250
@@ -36,6 +39,38 @@ def _new_stage(state: TrainState, step: int) -> TrainState:
 
 class FitFailedError(RuntimeError):
     """Every restart became non-finite."""
+
+
+@dataclass
+class History:
+    """Chunk averages over a fit: arrays [chunks, restarts] under each name."""
+
+    stage: list[str] = field(default_factory=list)
+    step: list[int] = field(default_factory=list)
+    value: list[np.ndarray] = field(default_factory=list)
+    terms: list[dict[str, np.ndarray]] = field(default_factory=list)
+
+    def stacked(self) -> dict[str, np.ndarray]:
+        """All as arrays; a term that a stage does not have is NaN there."""
+        names = sorted({name for terms in self.terms for name in terms})
+        blank = np.full_like(self.value[0], np.nan) if self.value else np.zeros(0)
+        out = {"step": np.array(self.step), "value": np.array(self.value)}
+        for name in names:
+            out[name] = np.array([terms.get(name, blank) for terms in self.terms])
+        return out
+
+
+@dataclass(frozen=True)
+class Progress:
+    """What a progress bar is told after each chunk."""
+
+    stage: str
+    step: int
+    max_steps: int
+    value: float
+    terms: dict[str, float]
+    alive: int
+    restarts: int
 
 
 @dataclass

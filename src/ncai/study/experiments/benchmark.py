@@ -15,7 +15,7 @@ import numpy as np
 from ncai.datasets import make_dataset
 from ncai.datasets.synthetic import Part
 from ncai.fitting.holdout import to_data
-from ncai.fitting.member_scores import score_rows
+from ncai.fitting.noise_recalibration import score_rows
 from ncai.inference.base import Method, Training
 from ncai.inference.iwae import IWAE
 from ncai.inference.marginal import Marginal
