@@ -9,7 +9,7 @@ from scipy.stats import norm
 from typer.testing import CliRunner
 
 import ncai
-from ncai import BNNLVRegressor, datasets
+from ncai import MLP, BNNLVRegressor, datasets
 from ncai.cli import app as cli
 from ncai.datasets import registry
 from ncai.datasets.clean_files import check_table
@@ -271,8 +271,9 @@ def test_energy_is_learned_and_covered():
     order = np.random.default_rng(0).permutation(len(table))
     train, test = table.iloc[order[100:]], table.iloc[order[:100]]
     inputs, target = list(table.columns[:-1]), table.columns[-1]
+    network = MLP((50, 50), "silu", "last", (20,))  # the default's, its choice made
     model = BNNLVRegressor(
-        max_steps=1_000, n_restarts=4, latent_hidden=(20,), random_state=0
+        max_steps=1_000, n_restarts=4, network=network, random_state=0
     )
     model.fit(train[inputs], train[target])
     marginal = norm(train[target].mean(), train[target].std())
