@@ -1,10 +1,10 @@
-"""The pictures of docs.
+"""The pictures of docs/images, from short fits; `ncai demo` makes demo.png.
 
-    python scripts/docs_images.py                     # docs/images, from short fits
+    python scripts/docs_images.py
     ncai demo && python scripts/docs_images.py --report demo/report.html
 
-With --report it makes docs/report.png instead: two parts of a report, side by side, as
-a browser shows them. That needs chromium, found on the PATH, and playwright.
+With --report it makes only report.png: two sections of a report, side by side, as a
+browser shows them. That needs chromium, found on the PATH, and playwright.
 
 The paper's methods train for few steps here, which takes minutes and shows the pattern,
 not the best fit. The decomposition of the uncertainty uses the default settings.
@@ -22,8 +22,8 @@ from matplotlib.figure import Figure
 
 from ncai import MFVI, NCAI, BNNLVRegressor, make_dataset, plot
 
-DOCS = Path(__file__).parents[1] / "docs" / "images"
-REPORT_IMAGE = Path(__file__).parents[1] / "docs" / "report.png"
+IMAGES = Path(__file__).parents[1] / "docs" / "images"
+REPORT_IMAGE = IMAGES / "report.png"
 PAGE_SIZE: Any = {"width": 900, "height": 1150}
 PART = "What the noise looks like"
 # Heavy-Tail with its true noise and prior, as in `ncai demo`.
@@ -48,9 +48,9 @@ def figure(columns: int, width: float, height: float):
 
 
 def save(made: Figure, name: str) -> None:
-    DOCS.mkdir(parents=True, exist_ok=True)
-    made.savefig(DOCS / name, dpi=80)
-    print(DOCS / name)
+    IMAGES.mkdir(parents=True, exist_ok=True)
+    made.savefig(IMAGES / name, dpi=80)
+    print(IMAGES / name)
 
 
 def truth(data) -> None:
@@ -110,24 +110,6 @@ def memorising(data, models) -> None:
     save(made, "memorising.png")
 
 
-def densities(data, models) -> None:
-    made, axes = figure(3, 12, 3.8)
-    rows = data.train
-    panels = {"truth": data.oracle, **models}
-    for ax, (name, model) in zip(axes, panels.items(), strict=True):
-        plot.density(
-            model,
-            rows.inputs,
-            rows.targets,
-            ax,
-            colour=plot.COLOURS[name],
-            x_limits=(-4.2, 4.2),
-            y_limits=(-10, 10),
-        )
-        ax.set_title(name)
-    save(made, "densities.png")
-
-
 def split() -> None:
     """Three clusters of rows (Depeweg): epistemic uncertainty grows between them."""
     data = make_dataset("depeweg", 0)
@@ -182,7 +164,6 @@ def main() -> None:
         for name, method in METHODS.items()
     }
     memorising(data, models)
-    densities(data, models)
     split()
 
 

@@ -1,7 +1,7 @@
 """MkDocs hook: links from docs to files outside of it.
 
-Pages are also read in the repository, where such links work. On the site, pictures of
-results are carried along, and other links become plain text.
+People also read the pages in the repository, where such links work. The site carries
+the linked pictures of results along and turns the other links into plain text.
 """
 
 import re
@@ -23,7 +23,11 @@ def on_files(files, config):
     return files
 
 
-def on_page_markdown(markdown, **_):
-    markdown = re.sub(r"(!\[[^\]]*\]\()\.\./results/", r"\1results/", markdown)
-    # [text](../elsewhere) -> text
-    return re.sub(r"(?<!!)\[([^\]]+)\]\(\.\./[^)]*\)", r"\1", markdown)
+def on_page_markdown(markdown, page, **_):
+    inside = "../" * page.file.src_uri.count("/")  # from the page to docs
+    outside = re.escape(f"{inside}../")  # from the page to the repository
+    markdown = re.sub(
+        rf"(!\[[^\]]*\]\(){outside}results/", rf"\1{inside}results/", markdown
+    )
+    # [text](a file outside docs) -> text
+    return re.sub(rf"(?<!!)\[([^\]]+)\]\({outside}[^)]*\)", r"\1", markdown)

@@ -47,10 +47,10 @@ def leads_page(results: Results, note: Sequence[str] = ()) -> str:
         f"{','.join(sets)} --splits {results.splits}`. Each lead is the default, with "
         f"z's layer given, at a quarter of its steps (`{BASE}`), or at all of them "
         f"(`{WHOLE_BASE}`), with one change; the splits know no test row (see "
-        "[docs/quality.md](../../docs/quality.md)). Differences to that, paired by "
-        "split, ± their standard error; below 0 is better; in bold what is by "
-        "more than two standard errors, either way; (n) is the number of splits "
-        "where some are missing.",
+        "[docs/measured/quality.md](../../docs/measured/quality.md)). Differences to "
+        "that, paired by split, ± their standard error; below 0 is better; in "
+        "bold what is by more than two standard errors, either way; (n) is the number "
+        "of splits where some are missing.",
         "",
         *note,
     ]

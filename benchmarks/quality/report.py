@@ -38,7 +38,8 @@ def markdown(store: Store, results: Results, judged: str, command: str) -> str:
         f"Made by `{command}`. Mean ± standard error over splits, raw units; the best "
         "of those with all splits, and those within one standard error of the paired "
         "differences, in bold; (n) is the number of splits where some are missing. "
-        "What was done is told in [docs/quality.md](../../docs/quality.md).",
+        "[docs/measured/quality.md](../../docs/measured/quality.md) describes the "
+        "protocol.",
         "",
         *stale_note(store, results),
     ]

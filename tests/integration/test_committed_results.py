@@ -18,7 +18,7 @@ from ncai.study.registry import STUDIES
 ROOT = Path(__file__).parents[2]
 BENCH = ROOT / "results" / "bench"
 SPLITS = 20
-# As README and docs/quality.md call them.
+# As README and docs/measured/quality.md call them.
 LABELS = {
     "ncai, default": "default",
     "the default": "default",
@@ -121,7 +121,9 @@ def tables(path: Path, columns: tuple[str, ...]) -> list[dict[str, list[str]]]:
     return found
 
 
-@pytest.mark.parametrize(("page", "least"), [("README.md", 8), ("docs/quality.md", 3)])
+@pytest.mark.parametrize(
+    ("page", "least"), [("README.md", 8), ("docs/measured/quality.md", 3)]
+)
 def test_tables_of_nll_are_those_of_the_page(page, least):
     whole = tables(BENCH / "quality.md", REAL)[0]  # the first of the page is NLL
     (told,) = tables(ROOT / page, REAL)
@@ -133,7 +135,7 @@ def test_tables_of_nll_are_those_of_the_page(page, least):
 
 def test_gaps_of_the_papers_methods_are_those_of_the_page(results):
     columns = ("Heavy-Tail", "Depeweg", "Bimodal", "Goldberg", "Yuan", "Williams")
-    (told,) = tables(ROOT / "docs/quality.md", columns)
+    (told,) = tables(ROOT / "docs/measured/quality.md", columns)
     for label, cells in told.items():
         for name, cell in zip(columns, cells, strict=True):
             dataset = name.lower().replace("-", "_")

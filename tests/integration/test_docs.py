@@ -1,6 +1,8 @@
 """Every Python block of the documentation runs, page by page, as a reader would."""
 
+import ast
 import contextlib
+import importlib.util
 import re
 import shlex
 import warnings
@@ -10,16 +12,24 @@ from typing import Any
 import pytest
 import typer
 
+import ncai
 from ncai.cli import app as cli
+from ncai.inference.registry import METHODS
 from real_sets import real_data
+from test_house import LAYERS
 
-DOCS = Path(__file__).parents[2] / "docs"
+ROOT = Path(__file__).parents[2]
+DOCS = ROOT / "docs"
+SOURCE = ROOT / "src" / "ncai"
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.S | re.M)
-PAGES = sorted(
-    page.name for page in DOCS.glob("*.md") if BLOCK.search(page.read_text())
-)
-NEED_REAL_DATA = ("datasets.md", "tutorial.md")
+ALL_PAGES = sorted(page.relative_to(DOCS).as_posix() for page in DOCS.rglob("*.md"))
+PAGES = [name for name in ALL_PAGES if BLOCK.search((DOCS / name).read_text())]
+NEED_REAL_DATA = ("learn/tutorial.md", "paper/datasets.md")
 SHELL_BLOCK = re.compile(r"^```(?:sh|bash|console)?\n(.*?)^```$", re.S | re.M)
+MOST_FILES = 22
+
+
+# ----- Code ---------------------------------------------------------------------------
 
 
 def run_page(name: str) -> int:
@@ -52,36 +62,13 @@ def test_the_code_on_real_data_runs(name, short_fits, tmp_path, monkeypatch):
     assert run_page(name) >= 1
 
 
-def commands_of(text: str) -> list[list[str]]:
-    """The calls of `ncai` in blocks without a language or of a shell."""
-    lines = "\n".join(SHELL_BLOCK.findall(text)).replace("\\\n", " ").splitlines()
-    return [
-        shlex.split(line.split("|")[0].split(" > ")[0], comments=True)[1:]
-        for line in lines
-        if line.startswith("ncai ")
-    ]
-
-
-@pytest.mark.parametrize("page", sorted(DOCS.glob("*.md")), ids=lambda page: page.name)
-def test_commands_of_a_page_exist_with_their_options(page):
-    """Parsed, not run: what they do is tested elsewhere."""
-    for words in commands_of(page.read_text()):
-        command: Any = typer.main.get_command(cli.app)
-        while words and words[0] in getattr(command, "commands", ()):
-            name, *words = words
-            command = command.commands[name]
-        with contextlib.suppress(typer.Exit):  # of --version
-            command.make_context("ncai", list(words))
-
-
-def test_a_wrong_option_on_a_page_is_seen(tmp_path):
-    (tmp_path / "bad.md").write_text("```\nncai fit a.csv --targt y\n```\n")
-    with pytest.raises(Exception, match="No such option"):
-        test_commands_of_a_page_exist_with_their_options(tmp_path / "bad.md")
-
-
 def test_no_page_is_left_out():
-    assert {"start.md", "settings.md", "uncertainty.md", "tutorial.md"} <= set(PAGES)
+    assert {
+        "learn/start.md",
+        "use/settings.md",
+        "learn/uncertainty.md",
+        "learn/tutorial.md",
+    } <= set(PAGES)
     assert set(NEED_REAL_DATA) <= set(PAGES)
 
 
@@ -92,15 +79,176 @@ def test_an_error_on_a_page_is_seen(tmp_path, monkeypatch):
         run_page("bad.md")
 
 
-def test_every_page_is_in_the_navigation():
-    navigation = (DOCS.parent / "mkdocs.yml").read_text()
-    missing = [page.name for page in DOCS.glob("*.md") if page.name not in navigation]
-    assert not missing
+# ----- Commands -----------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("page", sorted(DOCS.glob("*.md")), ids=lambda page: page.name)
-def test_links_lead_somewhere(page):
+def commands_of(text: str) -> list[list[str]]:
+    """The calls of `ncai` in blocks without a language or of a shell."""
+    lines = "\n".join(SHELL_BLOCK.findall(text)).replace("\\\n", " ").splitlines()
+    return [
+        shlex.split(line.split("|")[0].split(" > ")[0], comments=True)[1:]
+        for line in lines
+        if line.startswith("ncai ")
+    ]
+
+
+@pytest.mark.parametrize("name", ALL_PAGES)
+def test_commands_of_a_page_exist_with_their_options(name):
+    """Parsed, not run: what they do is tested elsewhere."""
+    for words in commands_of((DOCS / name).read_text()):
+        command: Any = typer.main.get_command(cli.app)
+        while words and words[0] in getattr(command, "commands", ()):
+            first, *words = words
+            command = command.commands[first]
+        with contextlib.suppress(typer.Exit):  # of --version
+            command.make_context("ncai", list(words))
+
+
+def test_a_wrong_option_on_a_page_is_seen(tmp_path, monkeypatch):
+    (tmp_path / "bad.md").write_text("```\nncai fit a.csv --targt y\n```\n")
+    monkeypatch.setattr(f"{__name__}.DOCS", tmp_path)
+    with pytest.raises(Exception, match="No such option"):
+        test_commands_of_a_page_exist_with_their_options("bad.md")
+
+
+# ----- What pages say of the code -----------------------------------------------------
+
+
+def script(name: str) -> Any:
+    """A module of the folder scripts, which is no package."""
+    spec = importlib.util.spec_from_file_location(name, ROOT / "scripts" / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_tables_of_settings_are_those_of_the_code():
+    page = (DOCS / "use" / "settings.md").read_text()
+    assert script("docs_settings").with_tables(page) == page, (
+        "run: python scripts/docs_settings.py"
+    )
+
+
+def test_the_page_of_settings_explains_those_of_every_method():
+    page = (DOCS / "use" / "settings.md").read_text()
+    by_hand = page.partition("## Every setting of every method")[0]
+    listed = {
+        name
+        for line in re.findall(r"^- (.*?):", by_hand, re.M)
+        for name in re.findall(r"`(\w+)`", line)
+    }
+    for method in METHODS.values():
+        assert set(method().get_params()) <= listed, method
+
+
+def test_the_api_page_has_every_public_name_and_no_other():
+    page = (DOCS / "use" / "api.md").read_text()
+    named = set(re.findall(r"^::: ncai\.(\S+)$", page, re.M))
+    modules = {name.split(".")[0] for name in named if "." in name}
+    public = set(dir(ncai)) - {"__version__"}
+    assert {name for name in named if "." not in name} | modules == public
+    for name in named:
+        value: Any = ncai
+        for part in name.split("."):
+            value = getattr(value, part)
+
+
+def test_type_checkers_see_the_names_that_are_loaded_on_first_use():
+    tree = ast.parse((SOURCE / "__init__.py").read_text())
+    (block,) = [node for node in tree.body if isinstance(node, ast.If)]
+    seen = {
+        alias.name
+        for node in block.body
+        if isinstance(node, ast.ImportFrom)
+        for alias in node.names
+    }
+    assert seen == set(dir(ncai)) - {"__version__"}
+    assert (SOURCE / "py.typed").exists()
+
+
+def names_defined(path: Path) -> set[str]:
+    """Functions, classes, fields and constants of a file, or of a folder's files."""
+    files = path.rglob("*.py") if path.is_dir() else [path]
+    found = set()
+    for file in files:
+        for node in ast.walk(ast.parse(file.read_text())):
+            if isinstance(node, ast.FunctionDef | ast.ClassDef):
+                found.add(node.name)
+            elif isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store):
+                found.add(node.id)
+    return found
+
+
+def wrong_places(page: str, root: Path) -> list[str]:
+    """Files that a page's tables name and that are not there, and names not in them.
+
+    In a cell of a table, `file.py` or `folder/` is a place under the root; every other
+    code after one must be defined in one of the places of the cell.
+    """
+    wrong = []
+    for line in page.splitlines():
+        for cell in line.split("|") if line.startswith("|") else ():
+            codes = re.findall(r"`([^`]+)`", cell)
+            places = [code for code in codes if code.endswith((".py", "/"))]
+            if not places:
+                continue
+            missing = [place for place in places if not (root / place).exists()]
+            wrong += missing
+            there = [root / place for place in places if place not in missing]
+            known = set().union(*map(names_defined, there))
+            wrong += [
+                f"{code} in {', '.join(places)}"
+                for code in codes
+                if code not in places and code.split(".")[-1] not in known
+            ]
+    return wrong
+
+
+def test_places_from_paper_to_code_exist():
+    page = (DOCS / "paper" / "paper_to_code.md").read_text()
+    assert page.count(".py`") > 20
+    assert not wrong_places(page, SOURCE)
+
+
+def test_places_of_the_contributing_guide_exist():
+    page = (ROOT / "CONTRIBUTING.md").read_text()
+    assert not wrong_places(page, SOURCE)
+    for place in re.findall(r"`((?:src|tests|scripts|benchmarks|docs)/[^`\s]*)`", page):
+        assert (ROOT / place).exists() or "NAME" in place, place
+
+
+def test_the_floor_plan_has_the_layers_in_their_order():
+    page = (ROOT / "CONTRIBUTING.md").read_text()
+    plan = page.partition("| Package |")[2].partition("\n\n")[0]
+    packages = re.findall(r"^\| `(\w+)(?:\.py|/)`", plan, re.M)
+    assert tuple(packages) == LAYERS
+
+
+def test_a_wrong_place_is_seen():
+    page = "| HZ | `stats/henze_zirkler.py`: `no_such_name` |\n| x | `nowhere.py` |"
+    assert wrong_places(page, SOURCE) == [
+        "no_such_name in stats/henze_zirkler.py",
+        "nowhere.py",
+    ]
+
+
+# ----- The site -----------------------------------------------------------------------
+
+
+def test_every_page_is_in_the_navigation_and_there_are_few_files():
+    navigation = (ROOT / "mkdocs.yml").read_text()
+    assert not [name for name in ALL_PAGES if name not in navigation]
+    assert sum(path.is_file() for path in DOCS.rglob("*")) <= MOST_FILES
+
+
+@pytest.mark.parametrize(
+    "name", [*(f"docs/{page}" for page in ALL_PAGES), "README.md", "CONTRIBUTING.md"]
+)
+def test_links_lead_somewhere(name):
     """Also those that leave docs, which MkDocs does not look at."""
+    page = ROOT / name
     text = re.sub(r"```.*?```", "", page.read_text(), flags=re.S)
     for target in re.findall(r"\]\(([^)#\s]+)[^)]*\)", text):
         if "://" not in target:
@@ -115,13 +263,13 @@ def test_the_site_is_built_without_a_warning(tmp_path):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         config = load_config(
-            str(DOCS.parent / "mkdocs.yml"),
+            str(ROOT / "mkdocs.yml"),
             site_dir=str(tmp_path / "site"),
             strict=True,
         )
         config.plugins.on_startup(command="build", dirty=False)
         mkdocs.build(config)
-    start = (tmp_path / "site" / "start.html").read_text()
+    start = (tmp_path / "site" / "learn" / "start.html").read_text()
     assert "predict_interval" in start
     # Nothing is fetched when a page is read.
     assert not re.findall(r'<(?:script|link|img)[^>]+(?:src|href)="https?://', start)

@@ -50,7 +50,7 @@ class Marginal(TemperedMethod):
         exact_latents=True,
         empirical_noise=False,
     )
-    # Chosen on held-out rows of training parts: see docs/quality.md.
+    # Chosen on held-out rows of training parts: see docs/measured/quality.md.
     presets: ClassVar[Mapping[str, Preset]] = {
         "paper": PAPER,
         "default": replace(

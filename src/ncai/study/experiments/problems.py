@@ -2,7 +2,7 @@
 
 Networks, grids and units are those of the paper's tables of architectures and of its
 paragraph on remaining hyper-parameters, with our reading of the swapped grids of eps_x
-and eps_y (docs/readings.md).
+and eps_y (docs/paper/paper_to_code.md).
 """
 
 import functools

@@ -266,7 +266,8 @@ class Numbers:
     def _raw_rmse_factor(self, dataset: str) -> float:
         """The paper divided standardised RMSE by std(y); it should have multiplied.
 
-        So its numbers are compared after multiplication by std(y)^2 (docs/readings.md).
+        So its numbers are compared after multiplication by std(y)^2
+        (docs/paper/paper_to_code.md).
         """
         picked = pick(self.ours, dataset=dataset)
         if picked.empty:
