@@ -13,6 +13,7 @@ from ncai.inference.registry import METHODS, PRESETS
 PAGE = Path(__file__).parents[1] / "docs" / "use" / "settings.md"
 BEGIN = "<!-- Written by scripts/docs_settings.py: do not edit by hand. -->\n"
 END = "<!-- End of the tables. -->\n"
+PLACES = ("estimator", "network", "method")
 NETWORK = ("hidden", "activation", "latent_layer", "latent_hidden")
 # Not chosen by a preset, or known only after a fit.
 LEFT_OUT = ("inference", "preset", "rounding_steps")
@@ -43,11 +44,11 @@ def table_of(name: str) -> str:
         f"| setting | of the | {presets} |",
         "|" + "---|" * (2 + len(PRESETS)),
     ]
-    for setting in values[0]:
+    settings = [(place_of(setting, estimator), setting) for setting in values[0]]
+    for place, setting in sorted(settings, key=lambda s: (PLACES.index(s[0]), s[1])):
         if setting in LEFT_OUT:
             continue
         cells = [shown(setting, value[setting]) for value in values]
-        place = place_of(setting, estimator)
         lines.append(f"| `{setting}` | {place} | {' | '.join(cells)} |")
     return "\n".join(lines)
 
