@@ -88,7 +88,9 @@ def prediction_bytes(
 def hidden_values(network: FlatNetwork) -> int:
     """Numbers in the hidden layers for one row; a guess for a network of one's own."""
     if isinstance(network.network, MLP):
-        own = network.network.latent_hidden if network.latent_dim else ()
+        own = network.network.latent_hidden
+        if isinstance(own, str) or not network.latent_dim:
+            own = ()
         return sum(network.network.hidden) + sum(own) + network.output_dim
     inputs = network.input_dim + network.latent_dim + 1
     return max(network.num_weights // inputs, network.output_dim)

@@ -141,11 +141,11 @@ REMOVED = (
 def place_of(name: str, value: Any) -> str | None:
     """The sentence that names the new place of an old argument; None if it is none."""
     if name in METHOD_SETTINGS:
-        classes = METHOD_SETTINGS[name]
-        rest = f" ({', '.join(classes)} have it)" if len(classes) > 1 else ""
+        first, *others = METHOD_SETTINGS[name]
+        rest = f" ({', '.join([first, *others])} have it)" if others else ""
         return (
             f"{name} is a setting of the method now: "
-            f"inference={classes[0]}({name}={value!r}){rest}."
+            f"inference={first}({name}={value!r}){rest}."
         )
     if name in RENAMED:
         new, classes = RENAMED[name]

@@ -5,7 +5,7 @@ asks it only what this interface offers, and tests for no class and no name.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar, Self
 
@@ -251,7 +251,7 @@ class Method(FrozenParameters, ABC):
     # ----- The model -----------------------------------------------------------------
 
     def build_model(
-        self, network: FlatNetwork, noise_variance: float | str | np.ndarray
+        self, network: FlatNetwork, noise_variance: float | str | Sequence[float]
     ) -> Model:
         """The model that this method's priors and the output noise describe."""
         learned = isinstance(noise_variance, str)
@@ -272,16 +272,22 @@ class Method(FrozenParameters, ABC):
             Variance(
                 jnp.asarray(np.broadcast_to(start, network.output_dim), float),
                 noise_variance if learned else "fixed",
-                *(float(v) for v in self.noise_prior),
+                *_shape_and_scale(self.noise_prior),
             ),
         )
 
     def _prior(self, value: float | str) -> Variance:
-        alpha, beta = (float(v) for v in self.variance_prior)
+        alpha, beta = _shape_and_scale(self.variance_prior)
         if isinstance(value, str):
             return Variance(jnp.asarray(1.0), value, alpha, beta, self.variance_form)
         start = jnp.asarray(float(value))
         return Variance(start, "fixed", alpha, beta, self.variance_form)
+
+
+def _shape_and_scale(prior: Sequence[float]) -> tuple[float, float]:
+    """Of an inverse-gamma distribution, as plain numbers."""
+    alpha, beta = prior
+    return float(alpha), float(beta)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)

@@ -120,7 +120,7 @@ class Steps(NamedTuple):
         decay: rates fall to 0 over so many steps, along half a cosine.
     """
 
-    rates: Float[Array, "*R"]
+    rates: Float[Array | np.ndarray, "*R"]
     first: int
     count: int
     decay: float = float("inf")
@@ -177,6 +177,7 @@ def _run_one(problem: Problem, state: TrainState, steps: Steps):
         )
         pull_back = jax.vjp(lambda flat: prepare(flat, carry.normals), carry.flat)[1]
         (gradient,) = pull_back(gradient)
+        direction: Any  # optax types it as any tree
         direction, adam = _ADAM.update(gradient * mask, carry.adam)
         flat = carry.flat - steps.rate_at(step, carry.flat.dtype) * mask * direction
         normals = normals_at(step + 1)
