@@ -21,6 +21,9 @@ test -s "$away/demo/demo.png" && test -s "$away/demo/report.html"
 "$away/env/bin/python" -c '
 import sys, pathlib, ncai
 home = pathlib.Path(ncai.__file__)
-sys.exit(0 if home.is_relative_to(sys.prefix) else f"imported from {home}")
+if not home.is_relative_to(sys.prefix):
+    sys.exit(f"imported from {home}")
+if not (home.parent / "py.typed").exists():
+    sys.exit("py.typed is missing: type checkers would ignore the annotations")
 '
 echo "the wheel works: $(basename "$away"/ncai-*.whl)"

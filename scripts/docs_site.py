@@ -1,12 +1,17 @@
-"""MkDocs hook: links from docs to files outside of it.
+"""What MkDocs needs to know about this repository.
 
-People also read the pages in the repository, where such links work. The site carries
-the linked pictures of results along and turns the other links into plain text.
+The hooks treat links from docs to files outside of it. People also read the pages in
+the repository, where such links work. The site carries the linked pictures of results
+along and turns the other links into plain text.
+
+The extension shows the defaults of settings on the API page. The code has
+`width: float = setting(0.05, positive)`, a default and its check; users give numbers.
 """
 
 import re
 from pathlib import Path
 
+import griffe
 from mkdocs.structure.files import File
 
 PICTURES = (
@@ -31,3 +36,10 @@ def on_page_markdown(markdown, page, **_):
     )
     # [text](a file outside docs) -> text
     return re.sub(rf"(?<!!)\[([^\]]+)\]\({outside}[^)]*\)", r"\1", markdown)
+
+
+class DefaultsOfSettings(griffe.Extension):
+    def on_attribute_instance(self, *, attr, **_):
+        value = attr.value
+        if isinstance(value, griffe.ExprCall) and str(value.function) == "setting":
+            attr.value = value.arguments[0]
