@@ -226,6 +226,17 @@ def test_the_floor_plan_has_the_layers_in_their_order():
     assert tuple(packages) == LAYERS
 
 
+def test_pages_that_quote_stale_numbers_say_so():
+    results = {
+        "bench/quality.md": ("README.md", "docs/measured/quality.md"),
+        "study/paper/tables.md": ("docs/learn/uncertainty.md", "docs/paper/study.md"),
+    }
+    for name, pages in results.items():
+        stale = "stale" in (ROOT / "results" / name).read_text().lower()
+        for page in pages:
+            assert not stale or "stale" in (ROOT / page).read_text(), page
+
+
 def test_a_wrong_place_is_seen():
     page = "| HZ | `stats/henze_zirkler.py`: `no_such_name` |\n| x | `nowhere.py` |"
     assert wrong_places(page, SOURCE) == [
