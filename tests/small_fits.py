@@ -7,7 +7,7 @@ from functools import cache
 import numpy as np
 
 from ncai import BNNLVRegressor, BNNRegressor
-from ncai.inference.registry import METHODS, method_of
+from ncai.inference.registry import METHODS, open_method
 
 # Equal sizes wherever the size does not matter: compiled programs are then shared.
 TINY = {
@@ -37,7 +37,7 @@ def regressor(inference=None, *, cls=BNNLVRegressor, **settings):
     One dict of settings may serve several methods: a setting that this method does not
     have, but another does, is left out.
     """
-    method = method_of(inference, settings.get("preset", "default"))
+    method = open_method(inference, settings.get("preset", "default"))
     own = cls._get_param_names()
     of_network = {
         name: settings.pop(name)

@@ -6,7 +6,7 @@ from typing import Any, Self
 from sklearn.base import BaseEstimator
 
 from ncai.fitting.settings import Settings
-from ncai.inference.registry import method_of
+from ncai.inference.registry import open_method
 
 METHOD = "inference"
 # What a preset may fill in, as the constructor names it.
@@ -51,7 +51,7 @@ class MethodParameters(BaseEstimator):
         }
         super().set_params(**direct)
         if nested:
-            method = method_of(self.inference, self.preset)
+            method = open_method(self.inference, self.preset)
             self.inference = method.set_params(**nested)
         return self
 

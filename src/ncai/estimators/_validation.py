@@ -12,8 +12,10 @@ from ncai.model.networks import FlatNetwork
 from ncai.types import RawRows, Unknowns
 
 
-def given_start(start, network: FlatNetwork, num_rows: int) -> Unknowns | None:
-    """A start given by value, checked; None for one given by name."""
+def given_start(
+    start, network: FlatNetwork, num_rows: int, used: np.ndarray
+) -> Unknowns | None:
+    """A start given by value, checked, for the rows in use; None for one by name."""
     if start is None or isinstance(start, str):
         return None
     if not isinstance(start, dict) or "weights" not in start:
@@ -52,7 +54,7 @@ def given_start(start, network: FlatNetwork, num_rows: int) -> Unknowns | None:
         )
     if not (np.isfinite(weights).all() and np.isfinite(latents).all()):
         raise ValueError("start holds NaN or infinity; every value must be finite.")
-    latents = np.broadcast_to(latents, (*several, *shape))
+    latents = np.broadcast_to(latents, (*several, *shape))[..., used, :]
     return Unknowns(weights, latents, np.zeros(0))  # pyright: ignore
 
 

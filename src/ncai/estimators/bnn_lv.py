@@ -25,13 +25,13 @@ from ncai.fitting.settings import Settings
 from ncai.fitting.transform_choice import Trial
 from ncai.inference.base import Method
 from ncai.inference.latents import LatentPosterior
-from ncai.model.networks import FlatNetwork, choices_of
+from ncai.model.networks import networks_to_try
 from ncai.predictive.decomposition import Decomposition
 from ncai.predictive.distribution import PredictiveDistribution
 from ncai.predictive.target_map import TargetMap
 from ncai.runtime.jax_setup import prepare_jax
 from ncai.stats.scores import average_log_likelihood
-from ncai.types import RawRows, TrainingRows
+from ncai.types import TrainingRows
 
 
 class BNNLVRegressor(LatentQueries, RegressorMixin, MethodParameters):
@@ -190,16 +190,16 @@ class BNNLVRegressor(LatentQueries, RegressorMixin, MethodParameters):
         prepare_jax()
         rows, used = rows_to_fit(X, y, sample_weight)
         valid = validation_rows(self, X_valid, y_valid, rows.targets.shape[1])
-        given = getattr(settings.method, "start", None)
-        networks = networks_of_start(_networks(settings, rows), given)
+        given = settings.method.start
+        sizes = rows.inputs.shape[1], settings.latent_dim, rows.targets.shape[1]
+        networks = networks_to_try(settings.network, *sizes)
+        networks = networks_of_start(networks, given)
+        start = given_start(given, networks[0], len(X), used)
         warn_if_large(
             "This fit",
-            fit_bytes(settings, networks[0], len(rows)),
+            fit_bytes(settings, networks[0], len(used)),
             "give it fewer rows, hidden nodes, n_restarts or draws",
         )
-        start = given_start(given, networks[0], len(X))
-        if start is not None:
-            start = start._replace(latents=start.latents[..., used, :])
         try:
             with progress_bar(bool(self.progress)) as tell:
                 found = Search(settings, networks, seed, start, tell).run(rows, valid)
@@ -349,10 +349,3 @@ class BNNLVRegressor(LatentQueries, RegressorMixin, MethodParameters):
         tags.target_tags.multi_output = True
         tags.non_deterministic = False
         return tags
-
-
-def _networks(settings: Settings, rows: RawRows) -> list[FlatNetwork]:
-    """Those to choose among on held-out rows, the usual one first."""
-    sizes = rows.inputs.shape[1], settings.latent_dim, rows.targets.shape[1]
-    choices = choices_of(settings.network, settings.latent_dim)
-    return [FlatNetwork(network, *sizes) for network in choices]

@@ -10,7 +10,7 @@ import json
 import math
 import platform
 from collections.abc import Mapping
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -125,9 +125,9 @@ def method_header(method: Method) -> dict[str, Any]:
 def _settings_header(settings: Settings) -> dict[str, Any]:
     """All settings but the network, which the header has apart."""
     own = {
-        name: value
-        for name, value in vars(settings).items()
-        if name not in ("method", "network")
+        one.name: getattr(settings, one.name)
+        for one in fields(settings)
+        if one.init and one.name not in ("method", "network")
     }
     return own | {"method": method_header(settings.method)}
 

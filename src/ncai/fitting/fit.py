@@ -15,7 +15,7 @@ from ncai.inference.base import Training
 from ncai.inference.posterior import Fit, GaussianPosterior, Posterior
 from ncai.model.networks import FlatNetwork
 from ncai.training.driver import Driver, Progress
-from ncai.types import Data, TrainingRows, Unknowns
+from ncai.types import TrainingRows, Unknowns
 
 
 @dataclass(frozen=True)
@@ -59,16 +59,27 @@ def fit_rows(
 ) -> Result:
     """Hold out, train, and choose among restarts."""
     started = time.monotonic()
-    method_key, _, score_key = jax.random.split(jax.random.key(task.seed), 3)
-    holdout = plan_holdout(rows, task.settings, task.seed, valid)
-    data = holdout.data(rows, task.settings.n_restarts)
-    start = pad_start(task.start, holdout.train_index)
-    fit = _train(task, data, start, method_key)
+    settings = task.settings
+    key, _, score_key = jax.random.split(jax.random.key(task.seed), 3)
+    if task.trial is not None:  # other starts than those of the trial
+        key = jax.random.fold_in(key, 1)
+    holdout = plan_holdout(rows, settings, task.seed, valid)
+    data = holdout.data(rows, settings.n_restarts)
+    training = Training.of(
+        settings.n_restarts,
+        settings.max_steps,
+        start=pad_start(task.start, holdout.train_index),
+        folded=settings.has_folds,
+    )
+    model = settings.method.build_model(task.network, settings.noise_variance)
+    driver = Driver(task.on_progress, settings.time_limit)
+    fit = settings.method.fit(key, model, data, training, driver)
+    _warn_of_losses(fit)
     num_trial_members = 0
     if task.trial is not None:
         fit = join_fits(fit, task.trial)
         num_trial_members = len(task.trial.alive)
-    chosen = choose(fit, task.settings, score_key, holdout, num_trial_members)
+    chosen = choose(fit, settings, score_key, holdout, num_trial_members)
     if fit.interrupted:
         warnings.warn(
             f"stopped by Ctrl-C after {fit.num_steps} steps: the model is fitted, with "
@@ -87,17 +98,7 @@ def fit_rows(
     )
 
 
-def _train(task: FitTask, data: Data, start: Unknowns | None, key) -> Fit:
-    """All restarts, each on the rows that it may learn from."""
-    settings = task.settings
-    if task.trial is not None:  # other starts than those of the trial
-        key = jax.random.fold_in(key, 1)
-    training = Training.of(
-        settings.n_restarts, settings.max_steps, start=start, folded=settings.has_folds
-    )
-    model = settings.method.build_model(task.network, settings.noise_variance)
-    driver = Driver(task.on_progress, settings.time_limit)
-    fit = settings.method.fit(key, model, data, training, driver)
+def _warn_of_losses(fit: Fit) -> None:
     lost = np.flatnonzero(~fit.alive)
     if len(lost):
         warnings.warn(
@@ -106,7 +107,6 @@ def _train(task: FitTask, data: Data, start: Unknowns | None, key) -> Fit:
             "learning_rate may keep them.",
             stacklevel=5,
         )
-    return fit
 
 
 def _numbered(chosen: Choice, holdout: HoldOut) -> HeldOut | None:

@@ -96,7 +96,7 @@ class Search:
 
         def interrupted_by(candidate: Candidate, network: FlatNetwork) -> bool:
             number = "" if network is networks[0] else " 2"  # with another network
-            stage = f"trial{number}, {WORDS[candidate.transform]}"
+            stage = f"trial{number}, {WORDS[candidate.scaling.transform.name]}"
             done.append(self._fit(candidate, network, settings, stage))
             return done[-1].result.fit.interrupted
 
@@ -140,7 +140,7 @@ class Search:
 
     def _whole_fit(self, trial: Trial, settings: Settings, named: bool) -> Trial:
         """A fit of full length; the trial itself, if not a single step was made."""
-        stage = WORDS[trial.candidate.transform] if named else None
+        stage = WORDS[trial.candidate.scaling.transform.name] if named else None
         added = trial.result.fit if self._keeps_trials else None
         whole = self._fit(trial.candidate, trial.network, settings, stage, added)
         if whole.result.fit.num_steps > (added.num_steps if added else 0):

@@ -1,23 +1,20 @@
 """The settings of one fit: an estimator's arguments, resolved and checked once."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
-from ncai.inference.base import Method, Preset
-from ncai.inference.registry import METHODS, PRESETS, method_of
-from ncai.model.networks import MLP, Network
+from ncai.inference.base import Method
+from ncai.inference.registry import METHODS, method_of
+from ncai.model.networks import MLP, Network, layer_widths
 from ncai.preprocessing.target_transforms import NAMES as TRANSFORMS
 from ncai.runtime.arguments import (
     check_fields,
     count,
     flag,
-    layer_widths,
-    one_of,
     positive,
     setting,
     variance_or,
-    whole_number,
     word,
 )
 
@@ -41,6 +38,7 @@ class Settings:
         rounding: how a rounded y is treated.
         keep: which restarts predict.
         standardize: whether X and y are scaled.
+        progress: whether a progress bar is shown.
         rounding_steps: the steps between values of a rounded y, one for each output;
             known after a fit.
     """
@@ -59,10 +57,25 @@ class Settings:
     rounding: str = setting("ignore", word("auto", "smooth", "ignore"))
     keep: str = setting("best", word("best", "equal", "weighted"))
     standardize: bool = setting(True, flag)
+    progress: bool = setting(False, flag)
     rounding_steps: tuple[float, ...] = ()
+    # What follows: folds that the method offers; whether each restart holds out rows of
+    # its own; whether held-out rows set the width of learned noise.
+    num_folds: int = field(init=False, repr=False)
+    has_folds: bool = field(init=False, repr=False)
+    recalibrates_noise: bool = field(init=False, repr=False)
 
     def __post_init__(self):
         check_fields(self)
+        num_folds = int(self.method.n_folds or 0)
+        learned = isinstance(self.noise_variance, str) and self.keep == "weighted"
+        follows = {
+            "num_folds": num_folds,
+            "has_folds": num_folds > 1 and self.keep != "best",
+            "recalibrates_noise": learned and bool(self.method.recalibrate_noise),
+        }
+        for name, value in follows.items():
+            object.__setattr__(self, name, value)
         self._check_support()
 
     def _check_support(self) -> None:
@@ -90,15 +103,11 @@ class Settings:
     @classmethod
     def resolve(cls, params: Mapping[str, Any]) -> "Settings":
         """An estimator's arguments with the preset filled in."""
-        preset = params["preset"]
-        one_of("preset", preset, PRESETS)
-        latent_dim = whole_number("latent_dim", params["latent_dim"], 0)
-        method = method_of(params["inference"], preset)
-        if latent_dim == 0:
-            method = method.without_latents()
+        preset, latent_dim = params["preset"], params["latent_dim"]
+        method = method_of(params["inference"], preset, latent_dim)
         values = method.presets[preset]
-        given = {
-            name: _or_preset(params, name, values)
+        filled = {
+            name: getattr(values, name) if params[name] is None else params[name]
             for name in (
                 "n_restarts",
                 "max_steps",
@@ -108,38 +117,18 @@ class Settings:
                 "keep",
             )
         }
-        for name in ("n_restarts", "max_steps"):
-            given[name] = whole_number(name, given[name])
-        flag("progress", params["progress"])
         return cls(
-            method=method.resolved(preset),
+            method=method,
             preset=preset,
-            latent_dim=latent_dim,
+            latent_dim=int(latent_dim),
             network=_network(params, values.network),
             time_limit=params["time_limit"],
             standardize=params["standardize"],
-            **given,
+            progress=params["progress"],
+            **filled,
         )
 
     # ----- What follows from them ----------------------------------------------------
-
-    @property
-    def num_folds(self) -> int:
-        """Cross-validation folds that the method offers; 0 for none."""
-        return int(self.method.n_folds or 0)
-
-    @property
-    def has_folds(self) -> bool:
-        """Whether each restart holds out rows of its own."""
-        return self.num_folds > 1 and self.keep != "best"
-
-    @property
-    def recalibrates_noise(self) -> bool:
-        """Whether held-out rows set the width of learned noise."""
-        learned = isinstance(self.noise_variance, str)
-        return (
-            self.keep == "weighted" and learned and bool(self.method.recalibrate_noise)
-        )
 
     def for_trial(self, num_trials: int) -> "Settings":
         """A quarter of the steps, the middle temperature, and one restart a fold."""
@@ -155,15 +144,15 @@ class Settings:
     def to_dict(self) -> dict[str, Any]:
         """All settings by name, flat, for people and files; the method by its name."""
         own = {
-            field.name: getattr(self, field.name)
-            for field in fields(self)
-            if field.name not in ("method", "network")
+            one.name: getattr(self, one.name)
+            for one in fields(self)
+            if one.init and one.name not in ("method", "network", "progress")
         }
         network: dict[str, Any] = {"network": self.network}
         if isinstance(self.network, MLP):
             network = {
-                field.name: getattr(self.network, field.name)
-                for field in fields(self.network)
+                one.name: getattr(self.network, one.name)
+                for one in fields(self.network)
             }
         method = {
             name: value
@@ -171,10 +160,6 @@ class Settings:
             if not (name == "start" and isinstance(value, Mapping))
         }
         return {"inference": self.method.name} | own | network | method
-
-
-def _or_preset(params: Mapping[str, Any], name: str, preset: Preset) -> Any:
-    return getattr(preset, name) if params[name] is None else params[name]
 
 
 def _network(params: Mapping[str, Any], usual: MLP) -> Network:

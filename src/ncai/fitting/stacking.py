@@ -74,7 +74,7 @@ def choose(
         return Choice(posterior, np.zeros(len(chains)), "none", chains)
     if holdout.judges is None:
         return _by_objective(fit, posterior, settings)
-    main = posterior.num_components - num_trial_members
+    main = len(posterior.shares) - num_trial_members
     judge = Judge(holdout, key, (*range(main), *range(num_trial_members)))
     if settings.keep == "weighted":
         return _stack(fit, posterior, settings, judge)

@@ -38,11 +38,6 @@ class Candidate:
     valid: TrainingRows | None
     judges: ContinuousRows
 
-    @property
-    def transform(self) -> str:
-        """The name of its transform."""
-        return self.scaling.transform.name
-
 
 @dataclass(frozen=True)
 class Trial:
@@ -76,34 +71,25 @@ def candidates(
 ) -> list[Candidate]:
     """One for each transform that may be best."""
     names = transforms_to_try(rows, valid, settings)
-    rounding = None
+    rounding = Lattice.none(rows.targets.shape[1])
     if settings.rounding != "ignore":
         rounding = Lattice.learn(rows.targets)
-    return [_candidate(name, rows, valid, settings, (rounding, seed)) for name in names]
 
-
-def _candidate(
-    name: str,
-    rows: RawRows,
-    valid: RawRows | None,
-    settings: Settings,
-    rounding_and_seed: tuple[Lattice | None, int],
-) -> Candidate:
-    learned, seed = rounding_and_seed
-    rounding = learned or Lattice.none(rows.targets.shape[1])
-    positive = name == "log"
-    if positive:
-        _require_logarithms(rows, rounding, "y")
-        if valid is not None:
+    def candidate(name: str) -> Candidate:
+        positive = name == "log"
+        if positive:
+            _require_logarithms(rows, rounding, "y")
+        smooth = rounding.dequantise(rows, seed, positive)
+        rounds = settings.rounding == "auto"
+        scaling = Scaling.learn(smooth, settings.standardize, name, rounding, rounds)
+        if valid is None:
+            return Candidate(scaling, scaling.apply(smooth), None, smooth)
+        if positive:
             _require_logarithms(valid, rounding, "y_valid")
-    smooth = rounding.dequantise(rows, seed, positive)
-    scaling = Scaling.learn(
-        smooth, settings.standardize, name, rounding, settings.rounding == "auto"
-    )
-    if valid is None:
-        return Candidate(scaling, scaling.apply(smooth), None, smooth)
-    judges = rounding.dequantise(valid, seed + 1, positive)
-    return Candidate(scaling, scaling.apply(smooth), scaling.apply(judges), judges)
+        judges = rounding.dequantise(valid, seed + 1, positive)
+        return Candidate(scaling, scaling.apply(smooth), scaling.apply(judges), judges)
+
+    return [candidate(name) for name in names]
 
 
 def _require_logarithms(rows: RawRows, rounding: Lattice, name: str) -> None:

@@ -229,14 +229,19 @@ class Method(FrozenParameters, ABC):
     # ----- What it may refine --------------------------------------------------------
 
     def resolved(self, preset: str) -> Self:
-        """The same method with every None filled by the preset."""
-        values = self.presets[preset].method
+        """The same method with every None filled by the preset.
+
+        Where the user holds out rows from all restarts, there are no folds.
+        """
+        values = dict(self.presets[preset].method)
+        if self.validation_fraction is not None:
+            values["n_folds"] = 0
         return replace(
             self,
             **{
-                field.name: values[field.name]
-                for field in fields(self)
-                if field.name in values and getattr(self, field.name) is None
+                one.name: values[one.name]
+                for one in fields(self)
+                if one.name in values and getattr(self, one.name) is None
             },
         )
 

@@ -91,6 +91,7 @@ class Marginal(TemperedMethod):
         driver = driver or Driver()
         count = training.num_restarts
         batches, grouped = self._batches(model, data, training, count)
+        stage = self.stage("marginal", training=training, **grouped)
         model = with_unit_latents(model)
         groups = self.groups(count, training.folded)
         start_key, *state_keys = jax.random.split(key, 4)
@@ -100,7 +101,6 @@ class Marginal(TemperedMethod):
         point = point._replace(latents=point.latents[:, :0])
         state = starting_state(state_keys, model, point, training, self.noise_starts)
         if not (driver.interrupted or driver.out_of_time()):
-            stage = self.stage("marginal", training=training, **grouped)
             state = driver.run(stage, model, batches, state)
         return gaussian_fit(model, state.params, state.priors, driver, groups)
 

@@ -14,6 +14,7 @@ from ncai.inference.map import MAP
 from ncai.inference.marginal import Marginal
 from ncai.inference.mean_field import MFVI
 from ncai.inference.ncai import NCAI, NCAI0
+from ncai.runtime.arguments import one_of, whole_number
 
 MethodClass = TypeVar("MethodClass", bound=type[Method])
 
@@ -32,7 +33,19 @@ def register(method: MethodClass) -> MethodClass:
     return method
 
 
-def method_of(inference: str | Method | None, preset: str) -> Method:
+def method_of(
+    inference: str | Method | None, preset: str, latent_dim: int = 1
+) -> Method:
+    """The method that an estimator names, with every setting that the preset fills."""
+    one_of("preset", preset, PRESETS)
+    whole_number("latent_dim", latent_dim, 0)
+    method = open_method(inference, preset)
+    if latent_dim == 0:
+        method = method.without_latents()
+    return method.resolved(preset)
+
+
+def open_method(inference: str | Method | None, preset: str) -> Method:
     """The method that an estimator names; its settings may be left to the preset."""
     if inference is None:
         inference = PRESET_METHODS[preset]

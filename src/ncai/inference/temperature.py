@@ -41,13 +41,6 @@ class TemperedMethod(GradientMethod):
     n_folds: int | None = setting(None, folds)
     recalibrate_noise: bool | None = setting(None, flag)
 
-    def resolved(self, preset: str) -> Self:
-        """Filled by the preset; rows that are held out from all leave no folds."""
-        given = self
-        if self.validation_fraction is not None and self.n_folds is None:
-            given = replace(self, n_folds=0)
-        return super(TemperedMethod, given).resolved(preset)
-
     def without_latents(self) -> MFVI:
         """It differs in z alone: without one, it is mean-field inference."""
         return plain_mfvi(self)

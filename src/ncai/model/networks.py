@@ -5,14 +5,13 @@ It takes inputs and latents apart, so that a prediction over many latent draws c
 what depends on the inputs alone only once.
 """
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, runtime_checkable
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
-
-from ncai.runtime.arguments import layer_widths
 
 Weights = Any
 """Any pytree of float arrays."""
@@ -202,40 +201,45 @@ def _check_network(network, shapes, input_dim: int, latent_dim: int, output_dim:
         )
 
 
-def choices_of(network: Network, latent_dim: int) -> tuple[Network, ...]:
-    """The networks that held-out rows choose among: one, unless it offers more."""
-    choices = network.choices() if isinstance(network, MLP) else (network,)
-    return choices if latent_dim else choices[:1]
+def layer_widths(name: str, value: Any, otherwise: str = "") -> tuple[int, ...]:
+    """Nodes of hidden layers, from a whole number or a list of them."""
+    widths = np.atleast_1d(np.asarray(value, object))
+    if widths.ndim > 1 or not all(
+        isinstance(width, int | np.integer) and not isinstance(width, bool)
+        for width in widths
+    ):
+        raise ValueError(
+            f"{name}={value!r} must be a list of whole numbers{otherwise}."
+        )
+    return tuple(int(width) for width in widths)
 
 
+@dataclass(frozen=True)
 class FlatNetwork:
     """A network seen through one flat weight vector, as inference uses it.
 
     Hashable by its parts, so that it can be a static argument of a compiled function.
     """
 
-    def __init__(self, network: Network, input_dim: int, latent_dim: int, output_dim):
-        self.network = network
-        self.input_dim = input_dim
-        self.latent_dim = latent_dim
-        self.output_dim = output_dim
-        shapes = jax.eval_shape(
-            lambda: network.init(jax.random.key(0), input_dim, latent_dim, output_dim)
-        )
-        leaves, self._treedef = jax.tree.flatten(shapes)
-        _check_network(network, shapes, input_dim, latent_dim, output_dim)
-        self._shapes = tuple(leaf.shape for leaf in leaves)
-        self._sizes = tuple(int(leaf.size) for leaf in leaves)
-        self.num_weights = sum(self._sizes)
+    network: Network
+    input_dim: int
+    latent_dim: int
+    output_dim: int
+    num_weights: int = field(init=False, compare=False)
 
-    def _parts(self):
-        return (self.network, self.input_dim, self.latent_dim, self.output_dim)
-
-    def __eq__(self, other) -> bool:
-        return isinstance(other, FlatNetwork) and self._parts() == other._parts()
-
-    def __hash__(self) -> int:
-        return hash(self._parts())
+    def __post_init__(self):
+        sizes = self.input_dim, self.latent_dim, self.output_dim
+        shapes = jax.eval_shape(lambda: self.network.init(jax.random.key(0), *sizes))
+        _check_network(self.network, shapes, *sizes)
+        leaves, treedef = jax.tree.flatten(shapes)
+        known = {
+            "_treedef": treedef,
+            "_shapes": tuple(leaf.shape for leaf in leaves),
+            "_sizes": tuple(int(leaf.size) for leaf in leaves),
+        }
+        known["num_weights"] = sum(known["_sizes"])
+        for name, value in known.items():  # not fields: they follow from the parts
+            object.__setattr__(self, name, value)
 
     def init(self, key: PRNGKeyArray) -> Float[Array, "P"]:
         """Random starting weights as one vector."""
@@ -274,3 +278,13 @@ class FlatNetwork:
         """f(x_n, z_n; W) for every row, each with its own latent."""
         weights = self.unflatten(flat)
         return jax.vmap(lambda x, z: self.network.apply(weights, x, z))(inputs, latents)
+
+
+def networks_to_try(
+    network: Network, input_dim: int, latent_dim: int, output_dim: int
+) -> list[FlatNetwork]:
+    """The networks that held-out rows choose among: one, unless it offers more."""
+    choices = network.choices() if isinstance(network, MLP) else (network,)
+    if not latent_dim:
+        choices = choices[:1]
+    return [FlatNetwork(one, input_dim, latent_dim, output_dim) for one in choices]

@@ -18,10 +18,10 @@ def setting(default: Any, check: Check) -> Any:
 def check_fields(settings: Any) -> None:
     """Check every field that is a `setting`; None is right where it is the default."""
     for one in fields(settings):
-        value = getattr(settings, one.name)
-        left_open = value is None and one.default is None
-        if "check" in one.metadata and not left_open:
-            one.metadata["check"](one.name, value)
+        if "check" in one.metadata:
+            value = getattr(settings, one.name)
+            if value is not None or one.default is not None:
+                one.metadata["check"](one.name, value)
 
 
 def word(*choices: str) -> Check:
@@ -146,19 +146,6 @@ def variance(
         raise ValueError(
             f"{name}={value!r} must be a positive number or one of {list(modes)}."
         )
-
-
-def layer_widths(name: str, value: Any, otherwise: str = "") -> tuple[int, ...]:
-    """Nodes of hidden layers, from a whole number or a list of them."""
-    widths = np.atleast_1d(np.asarray(value, object))
-    if widths.ndim > 1 or not all(
-        isinstance(width, int | np.integer) and not isinstance(width, bool)
-        for width in widths
-    ):
-        raise ValueError(
-            f"{name}={value!r} must be a list of whole numbers{otherwise}."
-        )
-    return tuple(int(width) for width in widths)
 
 
 @dataclass(frozen=True, repr=False)
