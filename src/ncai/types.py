@@ -1,10 +1,14 @@
 """The plain values that flow from one part of the package to the next."""
 
 from dataclasses import dataclass
-from typing import NamedTuple, Self
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 from jaxtyping import Array, Float
+
+# A number in an object that JAX takes apart and puts together again: a plain one, or an
+# array of NumPy or JAX, with a leading restart axis where restarts are stacked.
+Number = float | Float[Any, "*restarts"]
 
 
 class Data(NamedTuple):

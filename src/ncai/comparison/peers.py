@@ -7,7 +7,7 @@ To add one, write a class with `name`, `package`, `fit` and `predict`, and list 
 from contextlib import redirect_stdout
 from importlib.util import find_spec
 from io import StringIO
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 
@@ -18,6 +18,7 @@ NUM_LEVELS = 100
 NARROWEST = 1e-3
 
 
+@runtime_checkable
 class Peer(Protocol):
     """A regressor that predicts distributions."""
 

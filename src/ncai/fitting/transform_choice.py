@@ -142,4 +142,4 @@ def _is_close(best: Trial, other: Trial) -> bool:
     if not np.isfinite(difference).all():
         return False
     error = np.std(difference) / np.sqrt(len(difference))
-    return best.score - other.score < CLOSE * error
+    return bool(best.score - other.score < CLOSE * error)

@@ -10,18 +10,20 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, PRNGKeyArray
+from numpy.typing import ArrayLike
 
 from ncai.model.bnn_lv import Model, PriorState
 from ncai.model.mean_field import MeanField, scale_of
 from ncai.training.driver import Driver
 from ncai.types import Unknowns, WeightDraws
 
+Latents = Float[Array | np.ndarray, "N K"]
 # Vectors of normals have a power of two of numbers, and at least so many: all small
 # posteriors then share one compiled program.
 _FEWEST_NORMALS = 4096
 
 
-def split_draws(num_draws: int, shares: np.ndarray) -> np.ndarray:
+def split_draws(num_draws: int, shares: ArrayLike) -> np.ndarray:
     """How many draws each component gets: in proportion, by largest remainder."""
     exact = num_draws * np.asarray(shares, float) / np.sum(shares)
     counts = np.floor(exact).astype(int)
@@ -97,7 +99,7 @@ class GaussianPosterior:
         draws = Unknowns(weights, mean.latents[:, :0], log_noise)
         return _draws_from(self.model, draws, priors)
 
-    def latent_moments(self) -> tuple[Float[Array, "N K"], Float[Array, "N K"]]:
+    def latent_moments(self) -> tuple[Latents, Latents]:
         """Mean and standard deviation of z for each training row.
 
         Those of the restart with the largest share: z has no meaning across restarts.
@@ -179,7 +181,7 @@ class SamplePosterior:
         chain = np.repeat(np.arange(self.num_components), counts)
         return chain, np.concatenate(places)
 
-    def latent_moments(self) -> tuple[Float[Array, "N K"], Float[Array, "N K"]]:
+    def latent_moments(self) -> tuple[Latents, Latents]:
         """Mean and standard deviation of z for each training row.
 
         Those of one chain, the first of those with the largest share: the sign of z may

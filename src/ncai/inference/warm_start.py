@@ -5,7 +5,7 @@ from dataclasses import replace
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import PRNGKeyArray
+from jaxtyping import Array, Key, PRNGKeyArray
 
 from ncai.inference.base import GradientMethod, Training
 from ncai.inference.posterior import GaussianPosterior, Posterior
@@ -20,7 +20,7 @@ from ncai.types import Data, Unknowns
 
 
 def ncai_start(
-    keys: PRNGKeyArray,
+    keys: Key[Array, "R"],
     model: Model,
     data: Data,
     method: GradientMethod,
@@ -60,7 +60,7 @@ def _tiny_latents(keys, latent_variance, like):
 
 def starting_points(
     start: str,
-    keys: PRNGKeyArray,
+    keys: Key[Array, "R"],
     model: Model,
     data: Data,
     method: GradientMethod,
@@ -95,7 +95,7 @@ def random_point(key: PRNGKeyArray, model: Model, num_rows: int) -> Unknowns:
 
 
 @jax.jit(static_argnames=("num_rows",), compiler_options=RUN_ONCE)
-def random_points(keys: PRNGKeyArray, model: Model, num_rows: int) -> Unknowns:
+def random_points(keys: Key[Array, "R"], model: Model, num_rows: int) -> Unknowns:
     """A random point for each key."""
     return jax.vmap(lambda key: random_point(key, model, num_rows))(keys)
 

@@ -8,14 +8,14 @@ Each of the three variances is set in one of the ways of `Variance.mode`.
 
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 from jaxtyping import Array, Float
 
 from ncai.model.networks import FlatNetwork
-from ncai.types import Data
+from ncai.types import Data, Number
 
 LOG_2PI = 1.8378770664093453
 
@@ -40,10 +40,10 @@ class Variance:
         form: "paper" or "exact", see `empirical_variance`.
     """
 
-    value: Float[Array, "*outputs"]
+    value: Float[Any, "*outputs"]
     mode: str = "fixed"
-    alpha: float | Float[Array, ""] = 3.0
-    beta: float | Float[Array, ""] = 0.5
+    alpha: Number = 3.0
+    beta: Number = 0.5
     form: str = "paper"
 
 

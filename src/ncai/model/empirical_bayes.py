@@ -8,7 +8,7 @@ the second moments of what it governs, is applied after every step of training
 import jax
 import jax.numpy as jnp
 from jax.scipy.special import gammaln
-from jaxtyping import Array, Float, PRNGKeyArray
+from jaxtyping import Array, Float, Key, PRNGKeyArray
 
 from ncai.model.bnn_lv import Model, PriorState, Variance
 from ncai.runtime.jax_setup import RUN_ONCE
@@ -20,7 +20,7 @@ def initial_priors(key: PRNGKeyArray, model: Model) -> PriorState:
     return jax.tree.map(lambda a: a[0], one)
 
 
-def initial_priors_of(keys: PRNGKeyArray, model: Model) -> PriorState:
+def initial_priors_of(keys: Key[Array, "R"], model: Model) -> PriorState:
     """`initial_priors` for each key."""
     variances = model.weight_variance, model.latent_variance, model.noise_variance
     return PriorState(*_first_variances(keys, variances))

@@ -16,6 +16,7 @@ use:
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jaxtyping import Array, Float
 
 from ncai.model.networks import MLP, FlatNetwork
@@ -27,7 +28,7 @@ SLOPE_BELOW = {"leaky_relu": 0.01, "relu": 0.0}
 def outputs_at_nodes(
     network: FlatNetwork,
     weights: Float[Array, "P"],
-    inputs: Float[Array, "N D"],
+    inputs: Float[Array | np.ndarray, "N D"],
     latents: Float[Array, "M K"],
 ) -> Float[Array, "L M N"]:
     """Outputs at every pair of row and node.
@@ -80,7 +81,7 @@ def _grid_forward(slope, offsets, latent_weights, last, nodes):
 
 @jax.custom_vjp
 def _one_layer_grid(
-    slope: float,
+    slope: float | Float[Array, ""],
     offsets: Float[Array, "H N"],
     latent_weights: Float[Array, "H"],
     last: Float[Array, "H L"],

@@ -73,7 +73,7 @@ def gaussian_kl(
     mean: Float[Array, "*s"],
     scale: Float[Array, "*s"],
     prior_variance: Float[Array, "*v"],
-    counts: Float[Array, "*s"] | float = 1.0,
+    counts: Float[Array, "#*s"] | float = 1.0,
 ) -> Float[Array, ""]:
     """KL[N(mean, scale^2) || N(0, prior_variance)], each entry counted `counts` times.
 

@@ -136,7 +136,7 @@ class MLP:
         return max(len(self.hidden) - 1, 0) if self.latent_layer == "last" else 0
 
     def before_latents(
-        self, weights: Weights, inputs: Float[Array, "*N D"]
+        self, weights: Weights, inputs: Float[Array | np.ndarray, "*N D"]
     ) -> Float[Array, "*N H"]:
         """The sums of the layer that z enters, without its part."""
         activation = ACTIVATIONS[self.activation]
@@ -252,7 +252,7 @@ class FlatNetwork:
         leaves = self._treedef.flatten_up_to(weights)
         return jnp.concatenate([jnp.ravel(leaf) for leaf in leaves])
 
-    def unflatten(self, flat: Float[Array, "P"]) -> Weights:
+    def unflatten(self, flat: Float[Array | np.ndarray, "P"]) -> Weights:
         """The network's own pytree of weights from one vector."""
         leaves, start = [], 0
         for shape, size in zip(self._shapes, self._sizes, strict=True):
@@ -272,7 +272,7 @@ class FlatNetwork:
     def apply_rows(
         self,
         flat: Float[Array, "P"],
-        inputs: Float[Array, "N D"],
+        inputs: Float[Array | np.ndarray, "N D"],
         latents: Float[Array, "N K"],
     ) -> Float[Array, "N L"]:
         """f(x_n, z_n; W) for every row, each with its own latent."""

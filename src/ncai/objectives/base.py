@@ -7,7 +7,7 @@ keeps what was prepared in a buffer; as one function, XLA would fold the random 
 and the softplus into every hidden node of every row and compute them anew for each.
 """
 
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from jaxtyping import Array, Float
 
@@ -22,6 +22,7 @@ class Report(NamedTuple):
     squared_error: Float[Array, "L"]
 
 
+@runtime_checkable
 class Objective(Protocol):
     """The interface that the training loop calls."""
 

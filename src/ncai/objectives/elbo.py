@@ -22,7 +22,7 @@ from ncai.model.mean_field import (
 )
 from ncai.objectives.base import Report
 from ncai.objectives.penalties import Penalties
-from ncai.types import Data, Unknowns
+from ncai.types import Data, Number, Unknowns
 
 
 @partial(
@@ -43,7 +43,7 @@ class NegativeElbo:
 
     num_samples: int = 1
     penalties: Penalties | None = None
-    ramp_steps: float | Float[Array, ""] = 1.0
+    ramp_steps: Number = 1.0
 
     def num_normals(self, q: MeanField) -> tuple[int, int]:
         """Shape of the standard normals that `prepare` takes."""

@@ -17,7 +17,7 @@ from ncai.model.bnn_lv import LOG_2PI, Model, NoiseMoments, PriorState
 from ncai.model.mean_field import Draw, MeanField, noise_moments, scale_of
 from ncai.objectives.base import Report
 from ncai.objectives.marginal_elbo import tempered_bound, with_weight_variance
-from ncai.types import Data
+from ncai.types import Data, Number
 
 
 @partial(
@@ -37,7 +37,7 @@ class NegativeImportanceBound:
         num_latent_samples: M.
     """
 
-    temperature: float | Float[Array, ""] = 1.0
+    temperature: Number = 1.0
     num_latent_samples: int = 8
 
     def num_normals(self, q: MeanField) -> tuple[int]:

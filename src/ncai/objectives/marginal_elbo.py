@@ -7,6 +7,7 @@ by quadrature, so z is independent of x and distributed like its prior by constr
 
 from dataclasses import dataclass
 from functools import partial
+from typing import Any
 
 import jax
 import jax.numpy as jnp
@@ -26,7 +27,7 @@ from ncai.model.mean_field import (
 )
 from ncai.model.quadrature import LatentRule, marginal_log_likelihood
 from ncai.objectives.base import Report
-from ncai.types import Data
+from ncai.types import Data, Number
 
 BLUR = 0.25  # c of `smoothed_log_likelihood`
 
@@ -57,8 +58,8 @@ class NegativeMarginalElbo:
             all.
     """
 
-    nodes: Float[Array, "M K"]
-    temperature: float | Float[Array, ""] = 1.0
+    nodes: Float[Any, "*restarts M K"]
+    temperature: Number = 1.0
     num_samples: int = 1
     smooth: bool = False
     batch_rows: int = 0
@@ -143,7 +144,7 @@ def tempered_bound(
     draw: Draw,
     priors: PriorState,
     model: Model,
-    temperature: float | Float[Array, ""],
+    temperature: Number,
 ) -> tuple[Float[Array, ""], Report]:
     """Temperature times what the prior of W and noise says, less the likelihood."""
     terms = {

@@ -16,6 +16,7 @@ from jaxtyping import Array, Float
 
 from ncai.stats.correlation import offdiagonal_norm, squared_correlation
 from ncai.stats.henze_zirkler import henze_zirkler_statistic
+from ncai.types import Number
 
 # The smoothed exponential follows its tangent above this exponent.
 LARGEST_EXPONENT = 8.0
@@ -57,12 +58,12 @@ class Penalties:
             distribution (unlike the means') is Gaussian under exact inference.
     """
 
-    hz_weight: float | Float[Array, ""] = 1.0
-    offdiagonal_weight: float | Float[Array, ""] = 10.0
-    dependence_weight: float | Float[Array, ""] = 1.0
-    hz_tolerance: float | Float[Array, ""] = 0.01
-    input_tolerance: float | Float[Array, ""] = 0.5
-    target_tolerance: float | Float[Array, ""] = 1.0
+    hz_weight: Number = 1.0
+    offdiagonal_weight: Number = 10.0
+    dependence_weight: Number = 1.0
+    hz_tolerance: Number = 0.01
+    input_tolerance: Number = 0.5
+    target_tolerance: Number = 1.0
     on: str = "means"
 
     def values(

@@ -4,13 +4,14 @@ The simple ones are a Gaussian for each row, and a distribution that is known by
 quantiles. Baselines and peers predict with them.
 """
 
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import ArrayLike
 from scipy import stats
 
 
+@runtime_checkable
 class Predictions(Protocol):
     """Predictive distributions of N rows; `PredictiveDistribution` is one."""
 

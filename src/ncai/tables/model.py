@@ -4,7 +4,7 @@ import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import numpy as np
 import pandas as pd
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 _A_TABLE = "the table"  # one that has no file name
 
 
+@runtime_checkable
 class Preparer(Protocol):
     """The way from a table to the inputs of an estimator."""
 

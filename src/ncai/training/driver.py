@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 
 import jax
 import numpy as np
+from jaxtyping import Array, Int
 
 from ncai.model.bnn_lv import Model
 from ncai.runtime.interrupt import noticing_ctrl_c
@@ -28,7 +29,7 @@ CHUNK_STEPS = 250
 
 
 @jax.jit(compiler_options=RUN_ONCE)
-def _new_stage(state: TrainState, step: int) -> TrainState:
+def _new_stage(state: TrainState, step: int | Int[Array, ""]) -> TrainState:
     """The same restarts before the first step of another stage.
 
     Adam starts anew: its averages belong to the objective of the last stage.

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 import optax
 from jax.flatten_util import ravel_pytree
-from jaxtyping import Array, Float, Int, PRNGKeyArray
+from jaxtyping import Array, Bool, Float, Int, Key
 
 from ncai.model.bnn_lv import Model, PriorState
 from ncai.runtime.jax_setup import RUN_ONCE, num_threads
@@ -74,19 +74,19 @@ class TrainState(NamedTuple):
     params: Any
     adam: Any
     priors: PriorState
-    key: PRNGKeyArray
+    key: Key[Array, "*R"]
 
 
 class ChunkSummary(NamedTuple):
     """Averages over the steps of a chunk, for each restart."""
 
-    value: Float[Array, "R"]
-    terms: dict[str, Float[Array, "R"]]
-    finite: Float[Array, "R"]
+    value: Float[Array | np.ndarray, "*R"]
+    terms: dict[str, Float[Array | np.ndarray, "*R"]]
+    finite: Bool[Array | np.ndarray, "*R"]
 
 
 @jax.jit
-def initial_state(params: Any, priors: PriorState, keys: PRNGKeyArray) -> TrainState:
+def initial_state(params: Any, priors: PriorState, keys: Key[Array, "R"]) -> TrainState:
     """State before the first step; all arguments have a leading restart axis."""
     flat = jax.vmap(lambda p: ravel_pytree(p)[0])(params)
     return TrainState(params, jax.vmap(_ADAM.init)(flat), priors, keys)
@@ -121,9 +121,9 @@ class Steps(NamedTuple):
     """
 
     rates: Float[Array | np.ndarray, "*R"]
-    first: int
-    count: int
-    decay: float = float("inf")
+    first: int | Int[Array, ""]
+    count: int | Int[Array, ""]
+    decay: float | Float[Array, ""] = float("inf")
 
     def rate_at(self, step, dtype):
         """The rate of a step."""

@@ -6,7 +6,7 @@ found.
 """
 
 from dataclasses import asdict, fields
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -20,6 +20,7 @@ from ncai.preprocessing.columns.number_text import PLAIN
 from ncai.preprocessing.columns.numbers import NumberPlan
 
 
+@runtime_checkable
 class Plan(Protocol):
     """A column's way to numbers."""
 

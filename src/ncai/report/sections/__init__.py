@@ -9,7 +9,7 @@ How to add a section:
 5. Place its fields in `templates/report.html.j2`, inside `<section id="NAME">`.
 """
 
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 from ncai.report.sections.answer import answer
 from ncai.report.sections.data import data
@@ -22,6 +22,7 @@ from ncai.report.sections.training import training
 from ncai.report.subject import Subject
 
 
+@runtime_checkable
 class BuildsSection(Protocol):
     """A section's function: from the subject to what the template places."""
 

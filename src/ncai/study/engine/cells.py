@@ -4,7 +4,7 @@ import hashlib
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -90,6 +90,7 @@ SCALES = {
 }
 
 
+@runtime_checkable
 class Study(Protocol):
     """An experiment of the paper."""
 
