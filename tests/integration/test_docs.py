@@ -13,10 +13,10 @@ import pytest
 import typer
 
 import ncai
+import test_house
 from ncai.cli import app as cli
 from ncai.inference.registry import METHODS
 from real_sets import real_data
-from test_house import LAYERS
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -219,11 +219,19 @@ def test_places_of_the_contributing_guide_exist():
         assert (ROOT / place).exists() or "NAME" in place, place
 
 
-def test_the_floor_plan_has_the_layers_in_their_order():
+def test_the_floor_plan_has_the_layers_and_limits_of_the_test():
     page = (ROOT / "CONTRIBUTING.md").read_text()
     plan = page.partition("| Package |")[2].partition("\n\n")[0]
     packages = re.findall(r"^\| `(\w+)(?:\.py|/)`", plan, re.M)
-    assert tuple(packages) == LAYERS
+    assert tuple(packages) == test_house.LAYERS
+    limits = (
+        f"at most {test_house.MOST_MODULES_AT_THE_TOP} modules",
+        f"more than {test_house.MOST_FILES_IN_A_FOLDER} files",
+        f"at most {test_house.MOST_LINES_OF_A_FILE} lines",
+        f"at most {test_house.MOST_LINES_OF_A_FUNCTION} lines, "
+        f"{test_house.MOST_BRANCHES} branches and {test_house.MOST_PARAMETERS} param",
+    )
+    assert not [limit for limit in limits if limit not in page]
 
 
 def test_pages_that_quote_stale_numbers_say_so():
