@@ -108,10 +108,11 @@ def _show_plain_warnings() -> None:
     warnings.showwarning = show
 
 
-def _print_version(wanted: bool) -> None:
+def _print_version(wanted: bool) -> bool:
     if wanted:
         typer.echo(f"ncai {__version__}")
         raise typer.Exit
+    return wanted
 
 
 @app.callback(

@@ -6,9 +6,10 @@ the predictions are right, PIT values are uniform on [0, 1], and a central inter
 probability p covers a row if its PIT is within p / 2 of one half.
 """
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from jaxtyping import Float
 from numpy.typing import ArrayLike
 from scipy import stats
 
@@ -58,7 +59,7 @@ def coverage_curve(pit: ArrayLike, levels: ArrayLike) -> np.ndarray:
 
 def binomial_band(
     levels: ArrayLike, num_rows: int, probability: float = 0.95
-) -> tuple[np.ndarray, np.ndarray]:
+) -> tuple[Float[Any, "*levels"], Float[Any, "*levels"]]:
     """The range of observed coverage that chance explains, for each level."""
     tail = (1 - probability) / 2
     levels = np.clip(np.asarray(levels, float), 0, 1)

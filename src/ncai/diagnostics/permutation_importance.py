@@ -1,9 +1,10 @@
 """Permutation importance: which inputs the predicted mean and spread depend on."""
 
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
+from jaxtyping import Float
 from numpy.typing import ArrayLike
 from scipy.special import ndtri
 
@@ -213,7 +214,7 @@ def _columns_of(model, groups, num_inputs: int) -> dict[str, list[int]]:
     }
 
 
-def _root_mean(squares: np.ndarray) -> np.ndarray:
+def _root_mean(squares: Float[np.ndarray, "*S N"]) -> Float[Any, "*S"]:
     """Root of the mean over rows, the last axis."""
     return np.sqrt(squares.mean(axis=-1))
 

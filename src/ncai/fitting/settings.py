@@ -1,8 +1,10 @@
 """The settings of one fit: an estimator's arguments, resolved and checked once."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any
+
+import numpy as np
 
 from ncai.inference.base import Method
 from ncai.inference.registry import METHODS, method_of
@@ -50,7 +52,7 @@ class Settings:
     n_restarts: int = setting(1, count())
     max_steps: int = setting(1, count())
     time_limit: float | None = setting(None, positive)
-    noise_variance: float | str | tuple[float, ...] = setting(
+    noise_variance: float | str | Sequence[float] | np.ndarray = setting(
         1.0, variance_or(*NOISE_MODES, may_be_several=True)
     )
     target_transform: str = setting("none", word("auto", *TRANSFORMS))

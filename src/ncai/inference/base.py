@@ -256,7 +256,9 @@ class Method(FrozenParameters, ABC):
     # ----- The model -----------------------------------------------------------------
 
     def build_model(
-        self, network: FlatNetwork, noise_variance: float | str | Sequence[float]
+        self,
+        network: FlatNetwork,
+        noise_variance: float | str | Sequence[float] | np.ndarray,
     ) -> Model:
         """The model that this method's priors and the output noise describe."""
         learned = isinstance(noise_variance, str)

@@ -72,7 +72,7 @@ def reparameterise(q: MeanField, normals: Float[Array, "S T"]) -> Draw:
 def gaussian_kl(
     mean: Float[Array, "*s"],
     scale: Float[Array, "*s"],
-    prior_variance: Float[Array, "*v"],
+    prior_variance: Float[Array, "*v"] | float,
     counts: Float[Array, "#*s"] | float = 1.0,
 ) -> Float[Array, ""]:
     """KL[N(mean, scale^2) || N(0, prior_variance)], each entry counted `counts` times.

@@ -271,7 +271,7 @@ class FlatNetwork:
 
     def apply_rows(
         self,
-        flat: Float[Array, "P"],
+        flat: Float[Array | np.ndarray, "P"],
         inputs: Float[Array | np.ndarray, "N D"],
         latents: Float[Array, "N K"],
     ) -> Float[Array, "N L"]:

@@ -216,8 +216,8 @@ def smoothed_log_likelihood(
 
 
 def limited_rise(
-    left: Float[Array, "L M N"], right: Float[Array, "L M N"]
-) -> Float[Array, "L M N"]:
+    left: Float[Array, "*S"], right: Float[Array, "*S"]
+) -> Float[Array, "*S"]:
     """The rise of f at a node, from those to its neighbours: their average.
 
     But at most twice the smaller, and 0 at a peak: beside a step of f the average would

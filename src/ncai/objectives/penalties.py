@@ -22,7 +22,7 @@ from ncai.types import Number
 LARGEST_EXPONENT = 8.0
 
 
-def smooth_exponential(value: Float[Array, ""]) -> Float[Array, ""]:
+def smooth_exponential(value: Float[Array, "*S"] | float) -> Float[Array, "*S"]:
     """exp(value) up to a cap, and its tangent beyond: the smoothing of the penalties.
 
     The result never overflows, and its gradient never vanishes.

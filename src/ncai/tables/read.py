@@ -123,7 +123,7 @@ def _kind(path: Path) -> str:
 
 
 def _text_pieces(
-    stream: BinaryIO,
+    stream: BinaryIO | io.BufferedIOBase,
     separator: str,
     num_rows: int | None,
     text_columns: Collection[str],
@@ -214,7 +214,7 @@ def _header(text: io.TextIOWrapper, separator: str, name: str) -> list[str]:
 
 
 def _parquet_pieces(
-    stream: BinaryIO, num_rows: int | None, name: str
+    stream: BinaryIO | io.BufferedIOBase, num_rows: int | None, name: str
 ) -> Generator[pd.DataFrame, None, None]:
     pyarrow = require_pyarrow(name)
     from pyarrow.parquet import ParquetFile

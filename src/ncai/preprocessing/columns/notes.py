@@ -4,6 +4,8 @@ from collections import defaultdict
 from collections.abc import Iterable
 from typing import Any, NamedTuple
 
+import numpy as np
+
 
 class Surprise(NamedTuple):
     """Values of a column that the training rows did not have."""
@@ -72,6 +74,6 @@ def quoted(name: object) -> str:
     return f"'{name}'" if plain else repr(name)
 
 
-def counted(number: int, noun: str) -> str:
+def counted(number: int | np.integer, noun: str) -> str:
     """A number and its noun, one or many."""
     return f"{number} {noun}{'s' if number != 1 else ''}"
