@@ -16,7 +16,7 @@ def acquisition(
         X: the rows of the pool.
         kind: "epistemic" is what more data would take away, so it asks where the model
             does not know; "total" also asks where the noise is wide, which labels do
-            not mend; "aleatoric" is the noise alone.
+            not reduce; "aleatoric" is the noise alone.
         measure: "variance": for one output in squared units of y; for several the sum
             of their parts, each as a share of the median total variance of that output
             over the pool, so that the units of the outputs do not matter. "entropy": in
