@@ -19,7 +19,7 @@ MOST_FOR_THE_NEXT_FILE = 15_000
 TESTS_BETWEEN_LOOKS = 5
 _tests_run = 0
 # Files that take longest, begun first: none is then left to one worker at the end.
-LONG_FILES = ("test_study_workers.py", "test_docs.py", "test_sklearn.py")
+LONG_FILES = ("test_engine.py", "test_docs.py", "test_sklearn.py")
 
 
 def pytest_collection_modifyitems(items):

@@ -4,7 +4,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from command_line import QUICK, run
+from helpers import QUICK, run
 
 
 @pytest.fixture(scope="session")

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from command_line import QUICK, refused, run
+from helpers import QUICK, refused, run
 from ncai import BNNLVRegressor, TableModel
 from ncai.preprocessing.table_preparer import TablePreparer
 from ncai.report.subject import Subject

@@ -13,12 +13,12 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
+from helpers import FOLDER, TOY, real_data, toy
 from ncai import datasets
 from ncai.cli import app as cli
 from ncai.datasets import registry
 from ncai.datasets.download import download_dataset, fetch
 from ncai.datasets.registry import DatasetError, UciFile, find_set
-from real_sets import FOLDER, TOY, real_data, toy
 
 SHORT = 0.3  # seconds
 UCI_PATH = "/static/public/5/toy+set.zip"

@@ -9,12 +9,12 @@ from scipy.stats import norm
 from typer.testing import CliRunner
 
 import ncai
+from helpers import FOLDER, TOY, real_data, toy
 from ncai import MLP, BNNLVRegressor, datasets
 from ncai.cli import app as cli
 from ncai.datasets import registry
 from ncai.datasets.clean_files import check_table
 from ncai.datasets.registry import DatasetError, find_set
-from real_sets import FOLDER, TOY, real_data, toy
 
 
 @pytest.fixture

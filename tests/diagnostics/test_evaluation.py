@@ -1,9 +1,10 @@
-"""Scores, baselines and the distributions of peers, against independent references."""
+"""Scores, baselines, coverage curves and densities against independent references."""
 
 import numpy as np
 import pytest
 from scipy import integrate, stats
 
+from ncai import MFVI, BNNLVRegressor
 from ncai.comparison.baselines import (
     ConstantNoiseLinear,
     ConstantNoiseNetwork,
@@ -11,6 +12,22 @@ from ncai.comparison.baselines import (
     default_baselines,
 )
 from ncai.comparison.peers import PEERS, installed_peers, missing_sentence
+from ncai.datasets import make_dataset
+from ncai.diagnostics.calibration import (
+    binomial_band,
+    coverage_by_bin,
+    coverage_curve,
+    wilson_interval,
+)
+from ncai.diagnostics.conditional import (
+    QUANTILES,
+    as_inputs,
+    conditional_density,
+    find_feature,
+    partial_dependence,
+    row_densities,
+    rows_along,
+)
 from ncai.diagnostics.evaluation import (
     bootstrap_intervals,
     evaluate_rows,
@@ -18,6 +35,7 @@ from ncai.diagnostics.evaluation import (
     row_scores,
 )
 from ncai.predictive.simple import GaussianPredictions, QuantilePredictions
+from small_fits import one_input, three_inputs
 
 
 def crps_by_integration(cdf, y, low, high):
@@ -128,3 +146,111 @@ def test_peers_find_a_noise_that_grows(peer):
 
 def test_there_are_three_baselines():
     assert len({type(one) for one in default_baselines((5,), 0)}) == 3
+
+
+def test_coverage_is_what_one_counts():
+    pit = [0.5, 0.3, 0.05, 0.99]
+    # Distances from one half: 0, 0.2, 0.45, 0.49.
+    np.testing.assert_allclose(
+        coverage_curve(pit, [0.0, 0.4, 0.5, 0.9, 0.98, 1.0]),
+        [0.25, 0.5, 0.5, 0.75, 1.0, 1.0],
+    )
+
+
+def test_band_holds_right_models_as_often_as_it_says():
+    rng = np.random.default_rng(0)
+    low, high = binomial_band([0.8], 200)
+    inside = [
+        low[0] <= coverage_curve(rng.uniform(size=200), [0.8])[0] <= high[0]
+        for _ in range(400)
+    ]
+    # Discreteness makes it a little more than 95 %; 3 standard errors are 3.3 %.
+    assert 0.92 < np.mean(inside) < 1.0
+
+
+def test_wilson_interval_solves_its_equation():
+    low, high = wilson_interval(0.9, 50)
+    for end in (low, high):
+        deviation = abs(0.9 - end) / np.sqrt(end * (1 - end) / 50)
+        assert deviation == pytest.approx(stats.norm.ppf(0.975))
+    assert wilson_interval(1.0, 10)[1] == pytest.approx(1.0)
+
+
+def test_bins_split_by_value_and_keep_equal_values_together():
+    by = np.array([0, 0, 0, 0, 1, 1, 1, 1, 2, 2, 2, 2.0])
+    pit = np.array([0.5] * 4 + [0.999] * 4 + [0.5, 0.5, 0.999, 0.001])
+    bins = coverage_by_bin(pit, by, 0.95, 3)
+    assert [part.num_rows for part in bins] == [4, 4, 4]
+    assert [part.coverage for part in bins] == [1.0, 0.0, 0.5]
+    assert [(part.low, part.high) for part in bins] == [(0, 0), (1, 1), (2, 2)]
+    assert [part.num_rows for part in coverage_by_bin(pit, by, 0.95, 6)] == [4, 4, 4]
+    assert [b.num_rows for b in coverage_by_bin(pit, np.arange(12), 0.95, 3)] == 3 * [4]
+    (one,) = coverage_by_bin(pit, np.ones(12), 0.95, 3)
+    assert one.num_rows == 12
+
+
+def test_refusals():
+    with pytest.raises(ValueError, match="between 0 and 1"):
+        coverage_curve([0.2, 1.2], [0.5])
+    with pytest.raises(ValueError, match=r"by has shape \(2,\)"):
+        coverage_by_bin([0.5], [1.0, 2.0], 0.95)
+
+
+def test_rows_along_keep_the_others_at_their_median():
+    inputs = np.array([[0.0, 5.0], [1.0, 7.0], [9.0, 100.0]])
+    rows = rows_along(inputs, 0, [3.0, 4.0])
+    np.testing.assert_array_equal(rows, [[3.0, 7.0], [4.0, 7.0]])
+
+
+@pytest.mark.parametrize("transform", ["none", "log", "yeo_johnson"])
+def test_row_densities_are_the_densities(transform):
+    _, X, y = one_input()
+    model = BNNLVRegressor(
+        inference=MFVI(n_weight_draws=8),
+        max_steps=5,
+        n_restarts=1,
+        random_state=0,
+        target_transform=transform,
+    ).fit(X, y - y.min() + 0.5)
+    predictive = model.predict_dist(X[:3])
+    values = np.array([[-1.0, 0.5, 1.0], [0.1, 2.0, 3.0], [1.0, 1.5, 9.0]])
+    found = row_densities(predictive, values)
+    for column in range(3):
+        expected = predictive.pdf(values[:, column])
+        np.testing.assert_allclose(found[:, column], expected, rtol=1e-4, atol=1e-12)
+
+
+def test_conditional_density_of_an_oracle_has_its_quantiles():
+    oracle = make_dataset("goldberg", seed=0, num_train=20).oracle
+    x = np.array([[0.2], [0.7]])
+    y = np.linspace(-8, 8, 400)
+    shown = conditional_density(oracle, x, x[:, 0], y)
+    np.testing.assert_allclose(shown.quantiles[:, 3], oracle.mean(x)[:, 0], atol=0.02)
+    width = shown.quantiles[:, QUANTILES.index(0.975)] - shown.quantiles[:, 0]
+    np.testing.assert_allclose(width, 2 * 1.96 * oracle.noise_std(x)[:, 0], atol=0.05)
+
+
+def test_partial_dependence_averages_over_rows():
+    model, X, _ = three_inputs()
+    rows, x = X.to_numpy()[:3], np.array([-1.0, 1.0])
+    y = np.linspace(-6, 6, 50)
+    found = partial_dependence(model, rows, 0, x, y)
+    by_hand = np.zeros((2, 50))
+    for row in rows:
+        moved = np.stack([row, row])
+        moved[:, 0] = x
+        predictive = model.predict_dist(as_inputs(model, moved))
+        by_hand += np.exp(predictive.log_prob_grid(y)) / 3
+    np.testing.assert_allclose(found.density, by_hand, rtol=1e-4)
+
+
+def test_features_by_name_or_number():
+    model, _, _ = three_inputs()
+    assert find_feature(model, "idle", 3) == find_feature(model, 2, 3) == 2
+    for wrong, words in (
+        ("x", "must be one of"),
+        (3, "from 0 to 2"),
+        (None, "feature="),
+    ):
+        with pytest.raises(ValueError, match=words):
+            find_feature(model, wrong, 3)

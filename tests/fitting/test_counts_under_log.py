@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from command_line import refused, run
+from helpers import refused, run
 from ncai import BNNLVRegressor
 from ncai.preprocessing.rounding import Lattice
 from ncai.types import RawRows

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from command_line import run
+from helpers import run
 from method_contracts import CONTRACTS, check
 from ncai import MAP, BNNLVRegressor, ModelFileError, TableModel, register
 from ncai.inference.base import GradientMethod

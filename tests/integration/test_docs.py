@@ -1,4 +1,4 @@
-"""Every Python block of the documentation runs, page by page, as a reader would."""
+"""Python blocks of the README and the documentation run, as a reader would run them."""
 
 import ast
 import contextlib
@@ -11,12 +11,13 @@ from typing import Any
 
 import pytest
 import typer
+from typer.testing import CliRunner
 
 import ncai
 import test_house
+from helpers import real_data
 from ncai.cli import app as cli
 from ncai.inference.registry import METHODS
-from real_sets import real_data
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
@@ -292,3 +293,37 @@ def test_the_site_is_built_without_a_warning(tmp_path):
     assert "predict_interval" in start
     # Nothing is fetched when a page is read.
     assert not re.findall(r'<(?:script|link|img)[^>]+(?:src|href)="https?://', start)
+
+
+# ----- The README ---------------------------------------------------------------------
+
+README = ROOT / "README.md"
+
+
+@pytest.mark.usefixtures("short_fits")
+def test_the_code_of_the_readme_runs(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    blocks = re.findall(r"```(python)?\n(.*?)```", README.read_text(), re.S)
+    assert len(blocks) >= 6
+    names: dict = {}
+    for language, block in blocks:
+        if language:
+            exec(compile(block, str(README), "exec"), names)
+            continue
+        for line in block.splitlines():
+            if line.startswith("ncai "):
+                result = CliRunner().invoke(cli.app, line.split()[1:])
+                assert result.exit_code == 0, result.stderr
+    printed = capsys.readouterr().out
+    assert "aleatoric" in printed
+    assert "white noise" in printed
+    written = {path.name for path in tmp_path.iterdir()}
+    assert written >= {"waves.ncai", "table.ncai", "predictions.csv"}
+
+
+@pytest.mark.parametrize("command", ["make demo", "make test"])
+def test_the_two_commands_of_the_readme_exist(command):
+    assert command in README.read_text()
+    target = command.split()[1]
+    makefile = (README.parent / "Makefile").read_text()
+    assert re.search(rf"^{target}:", makefile, re.M)

@@ -14,7 +14,7 @@ from ncai import plot
 from ncai.datasets import make_dataset
 from ncai.inference.latents import LatentPosterior
 from ncai.types import Rows
-from report_models import one_input, three_inputs
+from small_fits import one_input, three_inputs
 
 
 @pytest.fixture(autouse=True)

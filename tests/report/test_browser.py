@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from ncai.report import ReportInputs, write_report
-from report_models import one_input, rival, three_inputs
+from small_fits import one_input, rival, three_inputs
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 pytestmark = pytest.mark.skipif(

@@ -22,7 +22,7 @@ from ncai.report.sections.quality import quality, score_rows
 from ncai.report.subject import Subject
 from ncai.report.words import cell, nice, percent
 from ncai.report.write import content, render
-from report_models import one_input, one_input_subject, plain, rival, three_inputs
+from small_fits import one_input, one_input_subject, plain, rival, three_inputs
 
 
 class Page(HTMLParser):

@@ -1,15 +1,18 @@
-"""Tables in and out, whole and in pieces."""
+"""Tables in and out, whole and in pieces; files appear whole or not at all."""
 
+import errno
 import gzip
 import io
 import sys
 import warnings
 from contextlib import nullcontext
+from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 
+from ncai import TableModel
 from ncai.tables import columns as table_columns
 from ncai.tables import write as table_output
 from ncai.tables.read import TableError, read_chunks, read_table
@@ -137,3 +140,25 @@ def test_a_stop_between_pieces_leaves_the_old_file(name, tmp_path):
         stopped()
     assert [path.name for path in tmp_path.iterdir()] == [name]
     assert (tmp_path / name).read_text() == "old"
+
+
+def test_a_write_that_fails_leaves_nothing(tmp_path, monkeypatch):
+    def stop(*_, **__):
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(pd.DataFrame, "to_csv", stop)
+    with pytest.raises(KeyboardInterrupt):
+        table_output.write_table(pd.DataFrame({"a": [1]}), tmp_path / "p.csv")
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_full_disk_while_a_model_is_written(tmp_path, monkeypatch):
+    model = TableModel.load(Path(__file__).with_name("houses-0.1.ncai"))
+
+    def fill(path, content):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_bytes", fill)
+    with pytest.raises(OSError, match=r"cannot write .*m.ncai: No space left"):
+        model.save(tmp_path / "m.ncai")
+    assert not list(tmp_path.iterdir())
