@@ -14,7 +14,7 @@ from helpers import refused, run
 from ncai import __version__
 from ncai.cli import _options as options
 from ncai.cli import demo
-from ncai.cli._arguments import without_infinity
+from ncai.cli._options import without_infinity
 from ncai.cli.demo import PICTURE, REPORT
 from ncai.tables import compare
 

@@ -13,8 +13,8 @@ from typing import Annotated
 import typer
 
 from ncai import __version__
-from ncai.cli import compare, demo, diagnose, evaluate, fit, inspect, predict
-from ncai.cli._arguments import EXIT_INTERRUPTED
+from ncai.cli import compare, demo, fit, models
+from ncai.cli._options import EXIT_INTERRUPTED
 from ncai.cli.bench import add_bench
 from ncai.cli.datasets import add_datasets
 from ncai.cli.study import add_study
@@ -144,10 +144,10 @@ COMMANDS = (
     (demo.demo, demo.EXAMPLES),
     (fit.fit, fit.EXAMPLES),
     (compare.compare, compare.EXAMPLES),
-    (predict.predict, predict.EXAMPLES),
-    (evaluate.evaluate, evaluate.EXAMPLES),
-    (diagnose.diagnose, diagnose.EXAMPLES),
-    (inspect.inspect, inspect.EXAMPLES),
+    (models.predict, models.PREDICT_EXAMPLES),
+    (models.evaluate, models.EVALUATE_EXAMPLES),
+    (models.diagnose, models.DIAGNOSE_EXAMPLES),
+    (models.inspect, models.INSPECT_EXAMPLES),
 )
 for _function, _examples in COMMANDS:
     _add_command(_function, _examples)

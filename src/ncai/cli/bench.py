@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 import ncai
-from ncai.cli._arguments import Force
+from ncai.cli._options import Force
 
 PARTS = (
     "step_costs, profile, hz, growth_with_rows, predictions, time_to_quality, "

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ncai.cli import _options as options
-from ncai.cli._arguments import (
+from ncai.cli._options import (
     AsJson,
     Data,
     Drop,

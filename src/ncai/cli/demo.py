@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ncai.cli import _options as options
-from ncai.cli._arguments import Force, tell
+from ncai.cli._options import Force, tell
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-    from ncai.study.demo.fits import DemoFit
+    from ncai.study.demo import DemoFit
 
 EXAMPLES = ("ncai demo --out pictures",)
 PICTURE = "demo.png"
@@ -66,9 +66,14 @@ def run_demo(
         show: show progress bars.
         tell: called with one line before each step.
     """
-    from ncai.study.demo.fits import demo_data, demo_models, demo_name, fit_and_score
-    from ncai.study.demo.picture import draw_demo
-    from ncai.study.demo.report import write_demo_report
+    from ncai.study.demo import (
+        demo_data,
+        demo_models,
+        demo_name,
+        draw_demo,
+        fit_and_score,
+        write_demo_report,
+    )
 
     out = _prepare_folder(Path(out))
     data, models = demo_data(seed), demo_models(seed, quick, show)
@@ -132,7 +137,7 @@ def table(fits: "list[DemoFit]") -> "Table":
 
 
 def _caption(fits: "list[DemoFit]") -> str:
-    from ncai.study.demo.fits import LEVEL, white_noise_levels
+    from ncai.study.demo import LEVEL, white_noise_levels
 
     hz, mi = white_noise_levels(fits)
     return (
