@@ -13,7 +13,7 @@ from helpers import FOLDER, TOY, real_data, toy
 from ncai import MLP, BNNLVRegressor, datasets
 from ncai.cli import app as cli
 from ncai.datasets import registry
-from ncai.datasets.clean_files import check_table
+from ncai.datasets.real import check_table
 from ncai.datasets.registry import DatasetError, find_set
 
 

@@ -13,7 +13,7 @@ from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from ncai import TablePreparer
 from ncai.preprocessing.columns import booleans, dates, numbers
-from ncai.preprocessing.columns.notes import Surprise, surprise_sentences
+from ncai.preprocessing.columns.column import Surprise, surprise_sentences
 
 N = 60
 

@@ -15,7 +15,7 @@ from ncai.comparison.baselines import ConstantNoiseLinear, MarginalDensity
 from ncai.diagnostics.conditional import conditional_density
 from ncai.diagnostics.latents import diagnose_latents
 from ncai.diagnostics.training_curves import restart_kinds, restart_shares
-from ncai.preprocessing.columns.groups import CYCLES, ColumnGroup
+from ncai.preprocessing.columns.column import CYCLES, ColumnGroup
 from ncai.report import ReportInputs
 from ncai.report.draw.axes import MOST_LEVELS, Axis, date_ticks, feature_axis
 from ncai.report.draw.densities import densities_over, ridgelines

@@ -83,7 +83,7 @@ def _table():
 
 
 def _where(known) -> str:
-    from ncai.datasets.clean_files import find_file, read_clean_file
+    from ncai.datasets.real import find_file, read_clean_file
     from ncai.datasets.registry import DatasetError
 
     path = find_file(known)

@@ -250,7 +250,7 @@ def _print(*parts: "str | Table", **style: Any) -> None:
 def _show_columns(request: FitRequest, tables: "FitTables") -> None:
     """What was done to each column, and what a person should look at."""
     from ncai.cli._display import column_table
-    from ncai.preprocessing.columns.notes import counted
+    from ncai.preprocessing.columns.column import counted
 
     preparer = tables.preparer
     if request.form == "text":

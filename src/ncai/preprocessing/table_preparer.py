@@ -10,24 +10,26 @@ import pandas as pd
 from sklearn.base import BaseEstimator, TransformerMixin
 from sklearn.utils.validation import check_array, check_is_fitted
 
-from ncai.preprocessing.columns.column import RawColumn
-from ncai.preprocessing.columns.groups import ColumnGroup
-from ncai.preprocessing.columns.kinds import is_id_like, names_rows, recognise
-from ncai.preprocessing.columns.missing import mark_name, note_of_shared_mark
-from ncai.preprocessing.columns.notes import (
+from ncai.preprocessing.columns.column import (
+    ColumnGroup,
     Limits,
+    RawColumn,
     Surprise,
     quoted,
     surprise_sentences,
 )
-from ncai.preprocessing.columns.plans import (
+from ncai.preprocessing.columns.kinds import (
     PLANS,
     Plan,
+    is_id_like,
     is_plain_number,
     kind_of,
+    names_rows,
     plan_from_dict,
     plan_to_dict,
+    recognise,
 )
+from ncai.preprocessing.columns.missing import mark_name, note_of_shared_mark
 
 
 class TablePreparer(TransformerMixin, BaseEstimator):

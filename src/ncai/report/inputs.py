@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ncai.preprocessing.columns.groups import ColumnGroup
+from ncai.preprocessing.columns.column import ColumnGroup
 from ncai.report.words import count
 
 # The colours of the style sheet, for pictures that cannot take them from it.

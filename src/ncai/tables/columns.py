@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
-from ncai.preprocessing.columns.number_text import (
+from ncai.preprocessing.columns.numbers import (
     FORM_WORDS,
     LARGEST,
     PLAIN,

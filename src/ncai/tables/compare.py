@@ -14,7 +14,7 @@ import pandas as pd
 from ncai.comparison.peers import installed_peers
 from ncai.diagnostics.evaluation import MAIN_SCORES, average_scores, row_scores
 from ncai.predictive.simple import Predictions
-from ncai.preprocessing.columns.notes import surprise_sentences
+from ncai.preprocessing.columns.column import surprise_sentences
 from ncai.preprocessing.table_preparer import TablePreparer
 from ncai.runtime.atomic_write import replacing
 from ncai.tables.columns import table_name

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import pandas as pd
 
-from ncai.preprocessing.columns.notes import counted, surprise_sentences
+from ncai.preprocessing.columns.column import counted, surprise_sentences
 from ncai.preprocessing.table_preparer import TablePreparer
 from ncai.tables.columns import numbers, require_columns, table_name
 from ncai.tables.model import FitRecord, TableModel

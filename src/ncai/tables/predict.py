@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 
 from ncai.predictive.intervals import rests_on_rare_draws
-from ncai.preprocessing.columns.notes import Surprise, surprise_sentences
+from ncai.preprocessing.columns.column import Surprise, surprise_sentences
 from ncai.tables import read as table_io
 from ncai.tables.columns import numbers, require_columns
 from ncai.tables.model import TableModel

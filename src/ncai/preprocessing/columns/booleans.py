@@ -5,8 +5,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ncai.preprocessing.columns.column import RawColumn
-from ncai.preprocessing.columns.groups import ColumnGroup, group_of_levels
+from ncai.preprocessing.columns.column import (
+    ColumnGroup,
+    Learned,
+    Limits,
+    RawColumn,
+    Surprise,
+    group_of_levels,
+)
 from ncai.preprocessing.columns.missing import (
     fill_in,
     filling_note,
@@ -14,7 +20,6 @@ from ncai.preprocessing.columns.missing import (
     new_missing,
     with_missing_level,
 )
-from ncai.preprocessing.columns.notes import Learned, Limits, Surprise
 
 _PAIRS = (("true", "false"), ("yes", "no"), ("t", "f"), ("y", "n"))
 # A table written elsewhere may have other words for the same.

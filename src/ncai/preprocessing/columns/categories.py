@@ -5,15 +5,21 @@ from dataclasses import dataclass
 import numpy as np
 import pandas as pd
 
-from ncai.preprocessing.columns.column import RawColumn
-from ncai.preprocessing.columns.groups import ColumnGroup, group_of_levels
+from ncai.preprocessing.columns.column import (
+    ColumnGroup,
+    Learned,
+    Limits,
+    RawColumn,
+    Surprise,
+    counted,
+    group_of_levels,
+)
 from ncai.preprocessing.columns.missing import (
     MISSING_LEVEL,
     level_note,
     new_missing,
     with_missing_level,
 )
-from ncai.preprocessing.columns.notes import Learned, Limits, Surprise, counted
 
 OTHER = "(other)"  # the level that rare ones share
 _SHOWN = 3

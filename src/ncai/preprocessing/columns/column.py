@@ -1,7 +1,16 @@
-"""A column as the table has it, and the refusal of one that cannot be used."""
+"""A column as the table has it, and what is learnt from it.
 
+Notes and warnings about columns, the limits that decide what is done to them, and the
+columns of the matrix that belong together, such as the levels of a category: changing
+one of these alone would make a row that cannot exist, such as a day that is nowhere in
+the year.
+"""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -58,3 +67,121 @@ class RawColumn:
             f"column {self.values.name!r} holds {str(self.values.iloc[place])!r} in "
             f"row {row}; it must hold {right} only."
         )
+
+
+class Surprise(NamedTuple):
+    """Values of a column that the training rows did not have."""
+
+    column: str
+    what: str
+    count: int
+    examples: tuple[str, ...] = ()
+
+
+class Learned(NamedTuple):
+    """What was learnt from the training rows of a column.
+
+    Attributes:
+        plan: turns later rows into numbers.
+        note: a few words on what was done.
+        parsed: the training rows, read; what `plan.values` takes.
+    """
+
+    plan: Any
+    note: str
+    parsed: Any
+
+
+class Limits(NamedTuple):
+    """The most levels of a category, and the fewest rows that a level or mark needs."""
+
+    max_levels: int
+    min_rows: int
+
+
+def surprise_sentences(surprises: Iterable[Surprise]) -> list[str]:
+    """A sentence for each column and kind of surprise, over all pieces of a table."""
+    counts: dict[tuple[str, str], int] = defaultdict(int)
+    examples: dict[tuple[str, str], set[str]] = defaultdict(set)
+    for found in surprises:
+        counts[found.column, found.what] += found.count
+        examples[found.column, found.what].update(found.examples)
+    sentences = []
+    for (column, what), count in counts.items():
+        name = quoted(column)
+        rows = f"{count} row{'s' if count != 1 else ''}"
+        if what == "missing":
+            sentences.append(
+                f"column {name} has no value in {rows}, although none was missing in "
+                "training; its typical training value is used instead."
+            )
+        elif what == "far outside":
+            (span,) = examples[column, what]
+            sentences.append(
+                f"column {name} lies far outside its training values ({span}) in "
+                f"{rows}: predictions there are guesses."
+            )
+        else:
+            shown = ", ".join(map(repr, sorted(examples[column, what])[:3]))
+            sentences.append(
+                f"column {name} has levels not seen in training in {rows} (such as "
+                f"{shown}); they are treated as a rare or an average level."
+            )
+    return sentences
+
+
+def quoted(name: object) -> str:
+    """A name of the user's in quotes, without escapes where it can be printed."""
+    plain = isinstance(name, str) and name.isprintable()
+    return f"'{name}'" if plain else repr(name)
+
+
+def counted(number: int | np.integer, noun: str) -> str:
+    """A number and its noun, one or many."""
+    return f"{number} {noun}{'s' if number != 1 else ''}"
+
+
+# Lengths of the cycles of a date, in days.
+CYCLES = {"day": 1.0, "week": 7.0, "year": 365.2425}
+
+
+@dataclass(frozen=True)
+class ColumnGroup:
+    """Columns of the matrix that move together.
+
+    Attributes:
+        name: what they describe.
+        columns: their names in the matrix. Of a number the first is the number itself.
+        source: the column of the table that they are made of.
+        levels: of a category, what each level is in `columns`; the most frequent first.
+        cycle: of a place in a cycle (sine, then cosine), one of `CYCLES`.
+        origin: of a date, the day that its number is 0 at, in days since 1970.
+    """
+
+    name: str
+    columns: tuple[str, ...]
+    source: str
+    levels: dict[str, tuple[float, ...]] = field(default_factory=dict)
+    cycle: str | None = None
+    origin: float | None = None
+
+
+def group_of_levels(
+    plan, examples: Mapping[str, str | None], outputs: Mapping[str, str]
+) -> ColumnGroup:
+    """The group of a column with levels, each given by a value that belongs to it.
+
+    Args:
+        plan: makes the columns.
+        examples: for each level, a value of the table.
+        outputs: names in the matrix of those columns that it keeps.
+    """
+    column = RawColumn(pd.Series(list(examples.values()), dtype=object))
+    values = plan.values(plan.parse(column))
+    rows = np.stack([values[part] for part in outputs], axis=1)
+    levels = {}
+    for level, row in zip(examples, rows.tolist(), strict=True):
+        # Two levels may be one in the matrix, where a column of it was dropped.
+        if tuple(row) not in levels.values():
+            levels[level] = tuple(row)
+    return ColumnGroup(plan.name, tuple(outputs.values()), plan.name, levels)

@@ -6,15 +6,20 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ncai.preprocessing.columns.column import RawColumn
-from ncai.preprocessing.columns.groups import CYCLES, ColumnGroup
+from ncai.preprocessing.columns.column import (
+    CYCLES,
+    ColumnGroup,
+    Learned,
+    Limits,
+    RawColumn,
+    Surprise,
+)
 from ncai.preprocessing.columns.missing import (
     fill_in,
     filling_note,
     learn_filling,
     new_missing,
 )
-from ncai.preprocessing.columns.notes import Learned, Limits, Surprise
 from ncai.preprocessing.columns.numbers import far_outside, span_of
 
 # ISO first; day/month and month/day only where one of them alone fits.

@@ -1,15 +1,32 @@
-"""What a column holds: numbers, booleans, dates or categories, however stored."""
+"""The kinds of column, how each is recognised, and the plan that turns it into numbers.
+
+A plan is plain data. It is learnt from the training rows and turns any later rows into
+the same columns. `parse` reads a column once; `values` and `surprises` take what it
+found.
+"""
 
 import re
-from typing import Any, NamedTuple
+from dataclasses import asdict, fields
+from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 import pandas as pd
 
-from ncai.preprocessing.columns.booleans import boolean_pair
-from ncai.preprocessing.columns.column import RawColumn
-from ncai.preprocessing.columns.dates import date_format, fitting_formats, is_ambiguous
-from ncai.preprocessing.columns.number_text import PLAIN, number_form, sign_beside
+from ncai.preprocessing.columns.booleans import BooleanPlan, boolean_pair
+from ncai.preprocessing.columns.categories import CategoryPlan
+from ncai.preprocessing.columns.column import ColumnGroup, RawColumn, Surprise
+from ncai.preprocessing.columns.dates import (
+    DatePlan,
+    date_format,
+    fitting_formats,
+    is_ambiguous,
+)
+from ncai.preprocessing.columns.numbers import (
+    PLAIN,
+    NumberPlan,
+    number_form,
+    sign_beside,
+)
 
 # With fewer rows we cannot tell whether a column numbers them.
 _FEWEST_FOR_IDS = 20
@@ -22,7 +39,7 @@ class Kind(NamedTuple):
     """What was recognised in a column.
 
     Attributes:
-        name: one of `plans.PLANS`.
+        name: one of `PLANS`.
         form: how its values are written; what that is depends on the kind.
         hint: of a category, what it looks like although it could not be read as that.
     """
@@ -99,3 +116,62 @@ def is_id_like(column: RawColumn, values: np.ndarray, form: str) -> bool:
     if np.any(values % 1 != 0) or len(np.unique(values)) < len(values):
         return False
     return bool(_ID_NAME.search(column.name) or np.ptp(values) < 2 * len(values))
+
+
+@runtime_checkable
+class Plan(Protocol):
+    """A column's way to numbers."""
+
+    name: str
+
+    def parse(self, column: RawColumn) -> Any:
+        """What the column holds; NaN or None where a value is missing."""
+        ...
+
+    def values(self, parsed: Any) -> dict[str, np.ndarray]:
+        """The columns made of it, by name."""
+        ...
+
+    def surprises(self, parsed: Any) -> list[Surprise]:
+        """What the training rows did not have."""
+        ...
+
+    def groups(self, outputs: dict[str, str]) -> list[ColumnGroup]:
+        """Which of the columns kept, by their names in the matrix, move together."""
+        ...
+
+
+PLANS: dict[str, Any] = {
+    "number": NumberPlan,
+    "boolean": BooleanPlan,
+    "date": DatePlan,
+    "category": CategoryPlan,
+}
+
+
+def kind_of(plan: Plan) -> str:
+    """The kind of column that a plan is for."""
+    return next(kind for kind, cls in PLANS.items() if isinstance(plan, cls))
+
+
+def is_plain_number(plan: Plan) -> bool:
+    """Whether any reader of text files finds the same numbers."""
+    return isinstance(plan, NumberPlan) and plan.form == PLAIN
+
+
+def plan_to_dict(plan: Plan) -> dict[str, Any]:
+    """A plan as JSON has it."""
+    return {"kind": kind_of(plan), **asdict(plan)}  # pyright: ignore
+
+
+def plan_from_dict(state: dict[str, Any]) -> Plan:
+    """A plan from what `plan_to_dict` gave."""
+    cls = PLANS[state["kind"]]
+    names = [field.name for field in fields(cls)]
+    return cls(
+        **{
+            name: tuple(state[name]) if isinstance(state[name], list) else state[name]
+            for name in names
+            if name in state  # a file of an earlier version may lack the latest
+        }
+    )

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from ncai.preprocessing.columns.notes import Limits, Surprise, counted
+from ncai.preprocessing.columns.column import Limits, Surprise, counted
 
 # The level of a category that stands for missing values.
 MISSING_LEVEL = "(missing)"

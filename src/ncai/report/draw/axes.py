@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from ncai.diagnostics.conditional import is_discrete
-from ncai.preprocessing.columns.groups import CYCLES, ColumnGroup
+from ncai.preprocessing.columns.column import CYCLES, ColumnGroup
 from ncai.report.words import nice, shorten
 
 # More levels than this are too many for one picture.
