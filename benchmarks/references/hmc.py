@@ -25,13 +25,15 @@ from blackjax.adaptation.staged_adaptation import build_schedule
 from ncai.datasets import make_dataset
 from ncai.inference.base import Training
 from ncai.inference.hmc import CHUNK_DRAWS, HMC, _keys
-from ncai.inference.mixing import check_points, judge_mixing, predictive_summary
 from ncai.inference.nuts import (
     DrawInfo,
     Target,
     Tuned,
+    check_points,
     draw_chunk,
     finish_warmup,
+    judge_mixing,
+    predictive_summary,
     warm_start,
     warmup_chunk,
 )

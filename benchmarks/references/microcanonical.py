@@ -32,8 +32,13 @@ from jaxtyping import Array, Float, PRNGKeyArray
 from scipy.stats import spearmanr
 
 from benchmarks.references import hmc
-from ncai.inference.mixing import check_points, judge_mixing, predictive_summary
-from ncai.inference.nuts import DrawInfo, Target
+from ncai.inference.nuts import (
+    DrawInfo,
+    Target,
+    check_points,
+    judge_mixing,
+    predictive_summary,
+)
 from ncai.study.engine.cells import SCALES
 from ncai.study.engine.store import Store
 from ncai.study.experiments.benchmark_scores import predictive_at

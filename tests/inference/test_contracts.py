@@ -17,7 +17,7 @@ from ncai.estimators._validation import validation_rows
 from ncai.fitting.holdout import hold_out, padded_size
 from ncai.fitting.noise_recalibration import score_rows
 from ncai.fitting.stacking import stacking_weights
-from ncai.inference import hmc, mixing, nuts
+from ncai.inference import hmc, nuts
 from ncai.inference.latents import LatentPosterior, infer_latents, sample_latents
 from ncai.inference.posterior import (
     GaussianPosterior,
@@ -95,7 +95,7 @@ def test_other_numbers_compile_nothing_of_a_sampler(method):
         nuts.warm_start,
         nuts.warmup_chunk,
         nuts.draw_chunk,
-        mixing.predictive_summary,
+        nuts.predictive_summary,
     )
     before = [program._cache_size() for program in programs]
     assert min(before) > 0
@@ -135,7 +135,7 @@ def test_chains_that_have_not_mixed_are_reported_in_words(method):
 
 def test_the_fewest_draws_of_one_chain_have_a_report():
     summary = np.random.default_rng(0).normal(size=(4, 1, 3))
-    report = mixing.judge_mixing(summary, nuts.DrawInfo(*np.zeros((4, 4, 1))))
+    report = nuts.judge_mixing(summary, nuts.DrawInfo(*np.zeros((4, 4, 1))))
     assert np.isfinite([report.max_rhat, report.min_ess]).all()
     assert not report.mixed
 
@@ -143,11 +143,11 @@ def test_the_fewest_draws_of_one_chain_have_a_report():
 def test_chains_that_never_moved_have_not_mixed():
     still = np.ones((25, 2, 80))  # as many as of a fit of `TINY`
     info = nuts.DrawInfo(*np.zeros((4, 25, 2)))
-    report = mixing.judge_mixing(still, info)
+    report = nuts.judge_mixing(still, info)
     assert report.max_rhat == np.inf
     assert not report.mixed
     still[:, :, 0] = np.random.default_rng(0).normal(size=(25, 2))
-    assert mixing.judge_mixing(still, info).max_rhat < 2  # of the one that varies
+    assert nuts.judge_mixing(still, info).max_rhat < 2  # of the one that varies
 
 
 def test_hmc_takes_no_weights_but_0_and_1():

@@ -198,10 +198,10 @@ class Sampler(Method):
 
     def _draw(self, target, state, tuned, draw_key, driver, tell):
         """The draws, and a report on how well they mixed."""
-        from ncai.inference import mixing, nuts
+        from ncai.inference import nuts
 
         positions, infos, functionals = [], [], []
-        inputs, nodes = mixing.check_points(target)
+        inputs, nodes = nuts.check_points(target)
         reason = "all draws made"
         try:
             for start in range(0, self.n_draws, CHUNK_DRAWS):
@@ -210,7 +210,7 @@ class Sampler(Method):
                     target, state, tuned, keys, self.max_doublings
                 )
                 functionals.append(
-                    mixing.predictive_summary(target, chunk, inputs, nodes)
+                    nuts.predictive_summary(target, chunk, inputs, nodes)
                 )
                 positions.append(jax.tree.map(np.asarray, chunk))
                 infos.append(jax.tree.map(np.asarray, info))
@@ -231,7 +231,7 @@ class Sampler(Method):
         )
         info = jax.tree.map(lambda *parts: np.concatenate(parts), *infos)
         summary = np.concatenate(functionals)[: self.n_draws]
-        report = mixing.judge_mixing(summary, info)
+        report = nuts.judge_mixing(summary, info)
         if not report.mixed:
             warnings.warn(str(report), stacklevel=4)
         return chains, report

@@ -37,7 +37,6 @@ WITHOUT = (
     "ncai.study.engine.run",
     "ncai.study.engine.store",
     "ncai.study.output",
-    "ncai.estimators._files",
     "ncai.estimators._html",
     "ncai.estimators._memory",
     "ncai.estimators._progress",

@@ -12,8 +12,13 @@ import numpy as np
 
 from ncai.inference.base import Training
 from ncai.inference.hmc import HMCMarginal
-from ncai.inference.mixing import check_points, judge_mixing, predictive_summary
-from ncai.inference.nuts import DrawInfo, Target
+from ncai.inference.nuts import (
+    DrawInfo,
+    Target,
+    check_points,
+    judge_mixing,
+    predictive_summary,
+)
 from ncai.inference.posterior import Posterior, SamplePosterior, SamplerReport
 from ncai.model.empirical_bayes import initial_priors
 from ncai.study.engine.cells import Cell
