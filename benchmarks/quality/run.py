@@ -16,7 +16,6 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks.quality.leads import write_leads
 from benchmarks.quality.methods import (
     ALL_LEADS,
     METHOD_GROUPS,
@@ -33,7 +32,7 @@ from benchmarks.quality.problems import (
     chosen,
     load_problem,
 )
-from benchmarks.quality.report import write_report
+from benchmarks.quality.report import write_leads, write_report
 from benchmarks.quality.results import Results, Store
 from benchmarks.speed.measuring import describe_machine, worker_environment
 from ncai.runtime.jax_setup import ONE_THREAD

@@ -41,7 +41,6 @@ from ncai.inference.nuts import (
 )
 from ncai.study.engine.cells import SCALES
 from ncai.study.engine.store import Store
-from ncai.study.experiments.benchmark_scores import predictive_at
 from ncai.study.experiments.decomposition import (
     DATASET,
     DRAW,
@@ -50,9 +49,9 @@ from ncai.study.experiments.decomposition import (
     LOW,
     MEASURES,
     load_outcomes,
+    posterior_from_file,
 )
-from ncai.study.experiments.problems import known_problem
-from ncai.study.experiments.reference import posterior_from_file
+from ncai.study.experiments.problems import known_problem, predictive_at
 from ncai.types import Unknowns
 
 STEPS_A_DRAW = 100

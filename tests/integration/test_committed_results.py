@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from benchmarks.quality import methods, report
-from benchmarks.quality.leads import write_leads
 from benchmarks.quality.problems import REAL, SET_GROUPS
+from benchmarks.quality.report import write_leads
 from benchmarks.quality.results import Results, Store
 from ncai.study.engine.cells import SCALES
 from ncai.study.engine.digest import digest_of_study

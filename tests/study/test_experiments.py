@@ -30,8 +30,12 @@ from ncai.study.experiments.benchmark import (
     make_method,
     rows_of,
 )
-from ncai.study.experiments.benchmark_scores import score
-from ncai.study.experiments.decomposition import DECOMPOSITION, distances
+from ncai.study.experiments.decomposition import (
+    DECOMPOSITION,
+    DRAWS_FILE,
+    distances,
+    reference_draws,
+)
 from ncai.study.experiments.elbo_ranking import ELBO_RANKING, final_level
 from ncai.study.experiments.map_bias import MAP_BIAS
 from ncai.study.experiments.problems import (
@@ -39,8 +43,8 @@ from ncai.study.experiments.problems import (
     known_problem,
     oracle_entropy,
     oracle_quantiles,
+    score,
 )
-from ncai.study.experiments.reference import DRAWS_FILE, reference_draws
 from ncai.study.experiments.theory import THEORY
 from ncai.study.output import benchmark_claims, benchmark_tables
 from ncai.study.output import claims as other_claims

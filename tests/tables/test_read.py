@@ -13,9 +13,8 @@ import pandas as pd
 import pytest
 
 from ncai import TableModel
-from ncai.tables import columns as table_columns
 from ncai.tables import write as table_output
-from ncai.tables.read import TableError, read_chunks, read_table
+from ncai.tables.read import TableError, numbers, read_chunks, read_table
 
 FRAME = pd.DataFrame(
     {"a": np.arange(25) / 4, "town": ["Ulm, old", "Bonn"] * 12 + [None], "n": range(25)}
@@ -108,7 +107,7 @@ def test_a_fault_far_down_is_told_with_its_line(tmp_path):
         list(read_chunks(path, num_rows=10))
     column = pd.Series([1.0, np.inf], index=[30, 31], name="y")
     with pytest.raises(TableError, match="column 'y' of table holds 'inf' in row 32"):
-        table_columns.numbers(column, "table")
+        numbers(column, "table")
 
 
 def test_parquet_without_pyarrow_is_one_sentence(tmp_path, monkeypatch):

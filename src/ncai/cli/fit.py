@@ -345,7 +345,7 @@ def _write_report(
     scores: "ScoresOnTestRows",
 ) -> None:
     from ncai.report import ReportInputs, write_report
-    from ncai.tables.columns import table_name
+    from ncai.tables.read import table_name
 
     test = tables.test
     write_report(

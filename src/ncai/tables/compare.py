@@ -17,9 +17,8 @@ from ncai.predictive.simple import Predictions
 from ncai.preprocessing.columns.column import surprise_sentences
 from ncai.preprocessing.table_preparer import TablePreparer
 from ncai.runtime.atomic_write import replacing
-from ncai.tables.columns import table_name
 from ncai.tables.fit import TableSource
-from ncai.tables.read import TableError
+from ncai.tables.read import TableError, table_name
 
 Rows = tuple[np.ndarray, np.ndarray]  # inputs and targets
 OWN = {

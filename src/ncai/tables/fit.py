@@ -14,9 +14,14 @@ import pandas as pd
 
 from ncai.preprocessing.columns.column import counted, surprise_sentences
 from ncai.preprocessing.table_preparer import TablePreparer
-from ncai.tables.columns import numbers, require_columns, table_name
 from ncai.tables.model import FitRecord, TableModel
-from ncai.tables.read import TableError, read_table
+from ncai.tables.read import (
+    TableError,
+    numbers,
+    read_table,
+    require_columns,
+    table_name,
+)
 
 if TYPE_CHECKING:
     from ncai.estimators.bnn_lv import BNNLVRegressor

@@ -12,8 +12,7 @@ import pandas as pd
 from ncai.estimators.model_file import ModelFileError, read_table_part
 from ncai.preprocessing.columns.column import Surprise, surprise_sentences
 from ncai.preprocessing.table_preparer import TablePreparer
-from ncai.tables.columns import numbers, require_columns, table_name
-from ncai.tables.read import TableError
+from ncai.tables.read import TableError, numbers, require_columns, table_name
 
 if TYPE_CHECKING:
     from ncai.estimators.bnn_lv import BNNLVRegressor

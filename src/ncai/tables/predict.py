@@ -16,8 +16,8 @@ import pandas as pd
 from ncai.predictive.intervals import rests_on_rare_draws
 from ncai.preprocessing.columns.column import Surprise, surprise_sentences
 from ncai.tables import read as table_io
-from ncai.tables.columns import numbers, require_columns
 from ncai.tables.model import TableModel
+from ncai.tables.read import numbers, require_columns
 
 
 @dataclass(frozen=True)

@@ -26,18 +26,20 @@ from ncai.model.bnn_lv import Model, Variance
 from ncai.model.networks import MLP, FlatNetwork
 from ncai.study.engine.cells import Cell, Outcome, Scale
 from ncai.study.engine.store import Store
-from ncai.study.experiments.benchmark_scores import WEIGHT_DRAWS, predictive_at, score
 from ncai.study.experiments.problems import (
     DATASETS,
     FIXED_LATENT_VARIANCE,
     HIDDEN,
     METHODS,
     SYNTHETIC,
+    WEIGHT_DRAWS,
     Point,
     Problem,
     grid,
     load_problem,
     oracle_quantiles,
+    predictive_at,
+    score,
 )
 from ncai.types import TrainingRows
 

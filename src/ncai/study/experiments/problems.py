@@ -1,8 +1,9 @@
-"""What the experiments run on: the paper's settings, its splits and the known truths.
+"""What the experiments run on, and the metrics of the paper's summary tables for a fit.
 
-Networks, grids and units are those of the paper's tables of architectures and of its
-paragraph on remaining hyper-parameters, with our reading of the swapped grids of eps_x
-and eps_y (docs/paper/paper_to_code.md).
+The paper's settings, its splits and the known truths: networks, grids and units are
+those of its tables of architectures and of its paragraph on remaining
+hyper-parameters, with our reading of the swapped grids of eps_x and eps_y
+(docs/paper/paper_to_code.md).
 """
 
 import functools
@@ -11,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -18,9 +20,20 @@ from ncai.datasets import load_dataset, make_dataset
 from ncai.datasets.oracles import Oracle, Truth
 from ncai.datasets.splits import Scaling, split
 from ncai.datasets.synthetic import Part, SyntheticData
+from ncai.diagnostics.latents import diagnose_latents
+from ncai.fitting.holdout import to_data
+from ncai.inference.latents import (
+    LatentPosterior,
+    infer_latents,
+    reconstruction_error,
+)
+from ncai.inference.posterior import GaussianPosterior
 from ncai.model.bnn_lv import Model, Variance
+from ncai.predictive.distribution import PredictiveDistribution
+from ncai.predictive.target_map import TargetMap
+from ncai.stats.scores import average_log_likelihood, mpiw, picp, rmse
 from ncai.study.engine.cells import Cell, Scale
-from ncai.types import Data, Unknowns
+from ncai.types import Data, TrainingRows, Unknowns, WeightDraws
 
 NUM_ORACLE_POINTS = 20_000
 SYNTHETIC = ("heavy_tail", "depeweg", "goldberg", "yuan", "williams")
@@ -223,3 +236,93 @@ def oracle_entropy(oracle: Oracle, inputs: np.ndarray) -> np.ndarray:
     targets, log_density = _log_density(oracle, inputs)
     step = targets[1] - targets[0]
     return -step * np.sum(np.exp(log_density) * log_density, axis=1)
+
+
+WEIGHT_DRAWS, LATENT_DRAWS = 256, 64
+
+
+def predictive_at(
+    network, draws: WeightDraws, inputs, shift: float = 0.0, scale: float = 1.0
+) -> PredictiveDistribution:
+    """Of the one output, in the units of training unless told to go back."""
+    return PredictiveDistribution(
+        network=network,
+        inputs=inputs,
+        draws=draws,
+        target_map=TargetMap.linear(shift, scale),
+        num_latent_draws=LATENT_DRAWS,
+        single_output=True,
+    )
+
+
+def score(
+    posterior: GaussianPosterior,
+    problem: Problem,
+    seed: int,
+    exact_latents: bool = False,
+) -> tuple[dict, dict[str, np.ndarray]]:
+    """Every metric of the summary tables.
+
+    With `exact_latents` those of z are of p(z | x, y, W), averaged over W, for methods
+    that have no q(z), or one that only proposes.
+    """
+    row: dict = {
+        "noise_var": float(np.asarray(posterior.priors.noise_variance).ravel()[0]),
+        "prior_var_w": float(np.asarray(posterior.priors.weight_variance)[0]),
+        "oracle_test": problem.oracle_test,
+        "target_scale": float(problem.scaling.target_scale[0]),
+    }
+    raw_scale = float(problem.scaling.target_scale[0])
+    draws = posterior.draw(jax.random.key(seed), WEIGHT_DRAWS)
+    for name, part in (("train", problem.train), ("test", problem.test)):
+        predictive = predictive_at(posterior.model.network, draws, part.inputs)
+        targets = part.targets[:, 0]
+        lower, upper = predictive.interval(0.95)
+        row |= {
+            f"avg_ll_{name}": average_log_likelihood(predictive.log_prob(targets)),
+            f"rmse_{name}": rmse(targets, predictive.mean()) * raw_scale,
+            f"picp95_{name}_percent": 100 * picp(targets, lower, upper),
+            f"mpiw95_{name}_raw_units": mpiw(lower, upper) * raw_scale,
+            f"crps_{name}": float(np.mean(predictive.crps(targets))) * raw_scale,
+        }
+    if not posterior.model.network.latent_dim:
+        return row, {}
+    train = problem.train
+    num_rows = len(train.inputs)
+    if exact_latents:
+        rows = TrainingRows(train.inputs, train.targets, np.ones(num_rows))
+        mean, std = infer_latents(posterior, to_data(rows), num_rows, seed)
+    else:
+        mean, std = (np.asarray(a)[:num_rows] for a in posterior.latent_moments())
+    return row | latent_scores(posterior, problem, mean, std, seed), {
+        "latent_mean": mean.astype(np.float32),
+        "latent_std": std.astype(np.float32),
+    }
+
+
+def latent_scores(posterior, problem: Problem, mean, std, seed) -> dict:
+    """What the paper measures of z."""
+    train = problem.train
+    prior_std = posterior.latent_prior_std()
+    found = diagnose_latents(
+        train.inputs, train.targets, mean, std, prior_std, num_permutations=100
+    )
+    rows = TrainingRows(train.inputs, train.targets, np.ones(len(train.inputs)))
+    errors = reconstruction_error(
+        posterior, to_data(rows), LatentPosterior(mean, std), seed=seed
+    )
+    return {
+        "prior_var_z": prior_std**2,
+        "hz_mu_z": found.hz,
+        "hz_reference": found.hz_reference,
+        "mi_x_mu_z": found.mi_x_mean,
+        "mi_x_z": found.mi_x_sample,
+        "mi_reference": found.mi_reference,
+        "pc_x_mu_z": found.pc_x,
+        "pc_y_mu_z": found.pc_y,
+        "ks": found.ks_sample,
+        "js_qz_pz": found.js,
+        "kl_pz_qz": found.kl_p_q,
+        "kl_qz_pz": found.kl_q_p,
+        "reconstruction_mse": float(np.mean(errors)),
+    }

@@ -12,12 +12,15 @@ from ncai.runtime.atomic_write import replacing
 from ncai.study.engine.cells import Scale
 from ncai.study.engine.store import Store
 from ncai.study.experiments.benchmark import QUALITATIVE
-from ncai.study.experiments.benchmark_scores import predictive_at
 from ncai.study.experiments.decomposition import DECOMPOSITION
 from ncai.study.experiments.divergence import DIVERGENCE, DIVERGENCES
 from ncai.study.experiments.elbo_ranking import ELBO_RANKING
 from ncai.study.experiments.map_bias import MAP_BIAS
-from ncai.study.experiments.problems import GROUND_TRUTH_SETS, known_problem
+from ncai.study.experiments.problems import (
+    GROUND_TRUTH_SETS,
+    known_problem,
+    predictive_at,
+)
 from ncai.study.experiments.theory import THEORY
 from ncai.study.output.prediction_figures import (
     decomposition_figure,
