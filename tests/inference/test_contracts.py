@@ -10,7 +10,6 @@ from scipy import stats
 from scipy.special import logsumexp
 from sklearn.exceptions import NotFittedError
 
-from method_contracts import CONTRACTS, check
 from ncai import HMC, BNNLVRegressor, BNNRegressor, FitFailedError, make_dataset
 from ncai.estimators import bnn_lv as estimators
 from ncai.estimators._validation import validation_rows
@@ -32,8 +31,10 @@ from ncai.model.quadrature import latent_rule
 from ncai.training import step as restart_groups
 from ncai.types import Data, Unknowns
 from small_fits import (
+    CONTRACTS,
     NUM_WEIGHTS,
     TINY,
+    check,
     data,
     fit,
     fitted,

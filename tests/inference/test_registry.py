@@ -10,12 +10,11 @@ import pandas as pd
 import pytest
 
 from helpers import run
-from method_contracts import CONTRACTS, check
 from ncai import MAP, BNNLVRegressor, ModelFileError, TableModel, register
 from ncai.inference.base import GradientMethod
 from ncai.inference.registry import METHODS
 from ncai.runtime import arguments
-from small_fits import data
+from small_fits import CONTRACTS, check, data
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
