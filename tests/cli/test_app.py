@@ -233,7 +233,7 @@ class Constant:
 
     def fit(self, inputs, targets):
         self.rows = len(inputs)
-        from ncai.comparison.baselines import MarginalDensity
+        from ncai.comparison import MarginalDensity
 
         self.model = MarginalDensity().fit(inputs, targets)
         return self
@@ -296,7 +296,7 @@ def test_compare_fits_our_own_methods(folder, tmp_path):
 )
 def test_compare_refuses(options, words, folder, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("ncai.comparison.peers.PEERS", ())
+    monkeypatch.setattr("ncai.comparison.PEERS", ())
     result = run("compare", folder / "houses.csv", "--target", "price", *options)
     assert refused(result, *words)
     assert not list(tmp_path.iterdir())

@@ -5,20 +5,16 @@ import pytest
 from scipy import integrate, stats
 
 from ncai import MFVI, BNNLVRegressor
-from ncai.comparison.baselines import (
+from ncai.comparison import (
+    PEERS,
     ConstantNoiseLinear,
     ConstantNoiseNetwork,
     MarginalDensity,
     default_baselines,
+    installed_peers,
+    missing_sentence,
 )
-from ncai.comparison.peers import PEERS, installed_peers, missing_sentence
 from ncai.datasets import make_dataset
-from ncai.diagnostics.calibration import (
-    binomial_band,
-    coverage_by_bin,
-    coverage_curve,
-    wilson_interval,
-)
 from ncai.diagnostics.conditional import (
     QUANTILES,
     as_inputs,
@@ -29,10 +25,14 @@ from ncai.diagnostics.conditional import (
     rows_along,
 )
 from ncai.diagnostics.evaluation import (
+    binomial_band,
     bootstrap_intervals,
+    coverage_by_bin,
+    coverage_curve,
     evaluate_rows,
     paired_difference,
     row_scores,
+    wilson_interval,
 )
 from ncai.diagnostics.permutation_importance import Importance, permutation_importance
 from ncai.predictive.simple import GaussianPredictions, QuantilePredictions
@@ -129,7 +129,7 @@ def test_bootstrap_intervals_have_the_width_of_theory():
 
 
 def test_peers_that_are_missing_are_named(monkeypatch):
-    monkeypatch.setattr("ncai.comparison.peers.find_spec", lambda name: None)
+    monkeypatch.setattr("ncai.comparison.find_spec", lambda name: None)
     peers, missing = installed_peers()
     assert (peers, missing) == ([], ["NGBoost", "CatBoost", "Quantile forest"])
     assert "ncai[compare]" in missing_sentence(missing)

@@ -11,14 +11,14 @@ import pytest
 from markupsafe import Markup
 
 from ncai import MFVI, BNNLVRegressor, TablePreparer
-from ncai.comparison.baselines import ConstantNoiseLinear, MarginalDensity
+from ncai.comparison import ConstantNoiseLinear, MarginalDensity
 from ncai.diagnostics.conditional import conditional_density
 from ncai.diagnostics.latents import diagnose_latents
 from ncai.diagnostics.training_curves import restart_kinds, restart_shares
 from ncai.preprocessing.columns.column import CYCLES, ColumnGroup
 from ncai.report import ReportInputs
-from ncai.report.draw.axes import MOST_LEVELS, Axis, date_ticks, feature_axis
-from ncai.report.draw.densities import densities_over, ridgelines
+from ncai.report.axes import MOST_LEVELS, Axis, date_ticks, feature_axis
+from ncai.report.densities import densities_over, ridgelines
 from ncai.report.sections.answer import _how_trustworthy, _what_kind, answer, badges
 from ncai.report.sections.data import data, row_titles
 from ncai.report.sections.latents import Latents, MethodLatents, latents

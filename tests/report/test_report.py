@@ -12,14 +12,14 @@ from sklearn.base import clone
 
 from ncai import BNNLVRegressor
 from ncai.report import ReportInputs, write_report
-from ncai.report.draw.axes import Axis, axis_for, number_texts, round_ticks
-from ncai.report.draw.densities import shading
-from ncai.report.draw.svg import Chart
+from ncai.report.axes import Axis, axis_for, number_texts, round_ticks
+from ncai.report.densities import shading
 from ncai.report.sections import SECTIONS
 from ncai.report.sections.answer import _compared, lead_over_others
 from ncai.report.sections.latents import latents
 from ncai.report.sections.quality import quality, score_rows
 from ncai.report.subject import Subject
+from ncai.report.svg import Chart
 from ncai.report.words import cell, nice, percent
 from ncai.report.write import content, render
 from small_fits import one_input, one_input_subject, plain, rival, three_inputs

@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from ncai.estimators._progress import SHORT_NAMES, describe
+from ncai.estimators._display import SHORT_NAMES, describe
 from ncai.inference.base import Training
 from ncai.inference.hmc import HMC
 from ncai.inference.mean_field import MEANS_HELD

@@ -146,7 +146,7 @@ def fit_and_rank(request: CompareRequest) -> None:
 
 def _results(request: CompareRequest) -> "pd.DataFrame":
     """The scores of each method on each fold."""
-    from ncai.comparison.peers import missing_sentence
+    from ncai.comparison import missing_sentence
     from ncai.tables import compare as comparison
     from ncai.tables.fit import TableSource
 

@@ -7,10 +7,10 @@ import numpy as np
 from sklearn.base import RegressorMixin
 from sklearn.utils.validation import check_is_fitted
 
+from ncai.estimators._display import progress_bar
 from ncai.estimators._latents import LatentQueries, latents_of
 from ncai.estimators._memory import fit_bytes, prediction_bytes, warn_if_large
 from ncai.estimators._parameters import MethodParameters
-from ncai.estimators._progress import progress_bar
 from ncai.estimators._validation import (
     given_start,
     networks_of_start,
@@ -339,7 +339,7 @@ class BNNLVRegressor(LatentQueries, RegressorMixin, MethodParameters):
         shown = super()._html_repr()
         if not self.__sklearn_is_fitted__():
             return shown
-        from ncai.estimators._html import fitted_html
+        from ncai.estimators._display import fitted_html
 
         return shown + fitted_html(self)
 

@@ -17,7 +17,7 @@ from numpy.typing import ArrayLike
 from sklearn.base import BaseEstimator, RegressorMixin, clone
 from sklearn.utils.validation import check_is_fitted
 
-from ncai.diagnostics.calibration import pit_values
+from ncai.diagnostics.evaluation import pit_values
 from ncai.fitting.holdout import hold_out
 
 FURTHEST = 1e-6  # probability beyond which quantiles are not asked for

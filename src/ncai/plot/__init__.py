@@ -3,10 +3,8 @@
 All take a fitted model; the docstring says where arrays can take its place.
 """
 
-from ncai.plot.calibration import calibration, pit
-from ncai.plot.decomposition import decomposition
-from ncai.plot.density import DensityStyle, density
-from ncai.plot.fit import latent, latent_values, training
+from ncai.plot.checks import calibration, latent, latent_values, pit, training
+from ncai.plot.predictions import DensityStyle, decomposition, density
 from ncai.plot.style import COLOURS
 
 __all__ = [

@@ -43,7 +43,7 @@ class ReportInputs:
         title: title of the report.
         method_name: short name of the model; by default that of its inference method.
         others: other models fitted to the same rows, which the reader can switch on.
-        baselines: fitted models of `ncai.comparison.baselines` by name, which the
+        baselines: fitted models of `ncai.comparison` by name, which the
             reader can switch on in pictures of densities and calibration.
         truth: the oracle of a synthetic set, whose true density is known.
         target_unit: unit of the target.

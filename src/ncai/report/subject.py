@@ -12,10 +12,10 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 import numpy as np
 import pandas as pd
 
-from ncai.diagnostics.calibration import pit_of
 from ncai.diagnostics.conditional import as_inputs
+from ncai.diagnostics.evaluation import pit_of
 from ncai.preprocessing.columns.column import ColumnGroup
-from ncai.report.draw.axes import FeatureAxis, feature_axis
+from ncai.report.axes import FeatureAxis, feature_axis
 from ncai.report.inputs import METHOD_COLOURS, ReportInputs, check_inputs
 from ncai.report.words import count
 

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ncai.comparison.peers import installed_peers
+from ncai.comparison import installed_peers
 from ncai.diagnostics.evaluation import MAIN_SCORES, average_scores, row_scores
 from ncai.predictive.simple import Predictions
 from ncai.preprocessing.columns.column import surprise_sentences

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ncai.comparison.baselines import default_baselines
+from ncai.comparison import default_baselines
 from ncai.diagnostics.evaluation import average_scores, paired_difference, row_scores
 from ncai.tables.fit import FitTables
 from ncai.tables.model import TableModel

@@ -9,10 +9,10 @@ import numpy as np
 import pandas as pd
 
 from ncai.diagnostics.conditional import row_densities
-from ncai.report.draw.axes import value_text
-from ncai.report.draw.densities import packed
-from ncai.report.draw.svg import number
+from ncai.report.axes import value_text
+from ncai.report.densities import packed
 from ncai.report.subject import Subject, shared
+from ncai.report.svg import number
 from ncai.report.words import cell, nice
 from ncai.tables.inspect import learned_as
 

@@ -8,10 +8,10 @@ from scipy import stats
 
 from ncai.diagnostics.latent_diagnosis import LatentDiagnosis
 from ncai.diagnostics.latents import diagnose_latents
-from ncai.report.draw.axes import Axis, axis_for
-from ncai.report.draw.svg import Chart
+from ncai.report.axes import Axis, axis_for
 from ncai.report.sections.noise import chosen_features
 from ncai.report.subject import Method, Subject, has_latents, shared
+from ncai.report.svg import Chart
 from ncai.report.words import fixed
 
 _MOST_DIMENSIONS = 3

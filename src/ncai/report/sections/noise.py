@@ -12,11 +12,11 @@ from ncai.diagnostics.permutation_importance import (
     Importance,
     permutation_importance,
 )
-from ncai.report.draw.axes import FeatureAxis
-from ncai.report.draw.densities import Densities, densities_over, packed, ridgelines
-from ncai.report.draw.svg import Chart, number
+from ncai.report.axes import FeatureAxis
+from ncai.report.densities import Densities, densities_over, packed, ridgelines
 from ncai.report.sections.data import row_titles
 from ncai.report.subject import Method, Subject, shared
+from ncai.report.svg import Chart, number
 from ncai.report.words import fixed, nice
 from ncai.tables.inspect import decimals_for
 

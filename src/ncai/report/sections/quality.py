@@ -8,15 +8,15 @@ import numpy as np
 from markupsafe import Markup
 from scipy import stats
 
-from ncai.diagnostics.calibration import (
+from ncai.diagnostics.evaluation import (
     binomial_band,
     coverage_by_bin,
     coverage_curve,
+    paired_difference,
 )
-from ncai.diagnostics.evaluation import paired_difference
-from ncai.report.draw.axes import Axis, axis_for, value_text
-from ncai.report.draw.svg import Chart
+from ncai.report.axes import Axis, axis_for, value_text
 from ncai.report.subject import Subject, shared
+from ncai.report.svg import Chart
 from ncai.report.words import count, fixed, nice, percent, short
 from ncai.stats.scores import pit_uniformity
 from ncai.tables.inspect import decimals_for

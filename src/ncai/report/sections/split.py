@@ -8,9 +8,9 @@ from markupsafe import Markup
 
 from ncai.diagnostics.conditional import is_discrete
 from ncai.predictive.intervals import rests_on_rare_draws
-from ncai.report.draw.axes import Axis, axis_for
-from ncai.report.draw.svg import Chart
+from ncai.report.axes import Axis, axis_for
 from ncai.report.subject import Subject, shared, standard_deviations
+from ncai.report.svg import Chart
 from ncai.report.words import cell, nice
 
 _LISTED = 10

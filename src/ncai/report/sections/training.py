@@ -16,9 +16,9 @@ from ncai.diagnostics.training_curves import (
     term_values,
     terms_of,
 )
-from ncai.report.draw.axes import Axis
-from ncai.report.draw.svg import Chart
+from ncai.report.axes import Axis
 from ncai.report.subject import Subject, shared
+from ncai.report.svg import Chart
 from ncai.report.words import count, fixed, percent, sentence
 
 # The opacity of a restart with a small weight, and how far lines may leave the scale.

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 from markupsafe import Markup, escape
 
-from ncai.report.draw.axes import Axis, Scale
+from ncai.report.axes import Axis, Scale
 from ncai.report.words import shorten
 
 # How far marks may reach beyond the frame, so that no dot is cut in half.

@@ -14,9 +14,9 @@ from ncai.diagnostics.conditional import (
     darkest_density,
     row_densities,
 )
-from ncai.report.draw.axes import Axis, FeatureAxis, axis_for, cell_middles, value_text
-from ncai.report.draw.svg import Chart, number
+from ncai.report.axes import Axis, FeatureAxis, axis_for, cell_middles, value_text
 from ncai.report.subject import Method, Predicted, Subject, row_label, shared
+from ncai.report.svg import Chart, number
 from ncai.report.words import nice, shorten
 
 # Points across and up.

@@ -1,1 +1,0 @@
-"""Baselines and peers that our methods are compared with."""

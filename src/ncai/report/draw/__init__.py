@@ -1,1 +1,0 @@
-"""What the sections draw with: axes, SVG marks and shaded densities."""
