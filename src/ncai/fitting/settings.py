@@ -72,6 +72,8 @@ class Settings:
         num_folds = int(self.method.n_folds or 0)
         learned = isinstance(self.noise_variance, str) and self.keep == "weighted"
         follows = {
+            "n_restarts": int(self.n_restarts),  # whole numbers may come as floats
+            "max_steps": int(self.max_steps),
             "num_folds": num_folds,
             "has_folds": num_folds > 1 and self.keep != "best",
             "recalibrates_noise": learned and bool(self.method.recalibrate_noise),

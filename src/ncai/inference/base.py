@@ -236,14 +236,14 @@ class Method(FrozenParameters, ABC):
         values = dict(self.presets[preset].method)
         if self.validation_fraction is not None:
             values["n_folds"] = 0
-        return replace(
-            self,
-            **{
-                one.name: values[one.name]
-                for one in fields(self)
-                if one.name in values and getattr(self, one.name) is None
-            },
-        )
+        filled = {}
+        for one in fields(self):
+            value = getattr(self, one.name)
+            if value is None and one.name in values:
+                filled[one.name] = values[one.name]
+            elif one.type in (int, int | None) and value is not None:
+                filled[one.name] = int(value)  # whole numbers may come as floats
+        return replace(self, **filled)
 
     def without_latents(self) -> "Method":
         """The method that fits a plain BNN: this one, unless it differs in z alone."""
