@@ -23,7 +23,7 @@ import pandas as pd
 from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
-from ncai import BNNLVRegressor, acquisition
+from ncai import BNNLVRegressor, Marginal, acquisition
 from ncai.datasets import make_dataset
 from ncai.runtime.atomic_write import replacing
 
@@ -31,7 +31,7 @@ STRATEGIES = {"random": "#4d4d4d", "total": "#0072b2", "epistemic": "#d55e00"}
 FIRST, BATCH, POOL, TEST = 20, 10, 400, 400
 APART = 0.04  # of the range of x: rows of one batch are at least so far apart
 # Short fits: some tens of labels need no more. The default in all else.
-SETTINGS = {"max_steps": 1000, "n_weight_draws": 256}
+METHOD, MAX_STEPS = Marginal(n_weight_draws=256), 1000
 
 
 class Task(NamedTuple):
@@ -98,7 +98,7 @@ def curve(name, strategy, seed, rounds):
     task = TASKS[name](rng)
     labelled = list(task.first)
     for left in reversed(range(rounds + 1)):
-        model = BNNLVRegressor(random_state=seed, **SETTINGS)
+        model = BNNLVRegressor(inference=METHOD, max_steps=MAX_STEPS, random_state=seed)
         model.fit(task.pool[labelled], task.answers[labelled])
         predicted = model.predict_dist(task.test_x)
         error = predicted.mean() - task.true_mean

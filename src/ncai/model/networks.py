@@ -226,6 +226,10 @@ class FlatNetwork:
     latent_dim: int
     output_dim: int
     num_weights: int = field(init=False, compare=False)
+    # What follows from the parts.
+    _treedef: Any = field(init=False, compare=False, repr=False)
+    _shapes: tuple[tuple[int, ...], ...] = field(init=False, compare=False, repr=False)
+    _sizes: tuple[int, ...] = field(init=False, compare=False, repr=False)
 
     def __post_init__(self):
         sizes = self.input_dim, self.latent_dim, self.output_dim
@@ -238,7 +242,7 @@ class FlatNetwork:
             "_sizes": tuple(int(leaf.size) for leaf in leaves),
         }
         known["num_weights"] = sum(known["_sizes"])
-        for name, value in known.items():  # not fields: they follow from the parts
+        for name, value in known.items():  # the class is frozen
             object.__setattr__(self, name, value)
 
     def init(self, key: PRNGKeyArray) -> Float[Array, "P"]:

@@ -196,7 +196,7 @@ class PredictiveDistribution:
         edges = self.target_map.upper_edge(self._targets(threshold, "threshold"))
         return self._drop(self._map(row_statistics.prob_above, edges))
 
-    def pit(self, y: ArrayLike, seed: int = 0) -> np.ndarray:
+    def pit(self, y: ArrayLike, seed: int | np.integer = 0) -> np.ndarray:
         """The cdf at y for each output: uniform on [0, 1] if predictions are right.
 
         Where y is rounded the cdf jumps; the value then is drawn at random, by `seed`,
@@ -288,7 +288,7 @@ class PredictiveDistribution:
 
     # ----- Samples --------------------------------------------------------------------
 
-    def sample(self, n: int, seed: int | None = None) -> np.ndarray:
+    def sample(self, n: int, seed: int | np.integer | None = None) -> np.ndarray:
         """Random draws of y, [n, N] or [n, N, L], independent between rows.
 
         Each draw takes a new W, a new z from its prior and new noise. A row's draws
@@ -303,7 +303,7 @@ class PredictiveDistribution:
     def sample_functions(
         self,
         n: int,
-        seed: int | None = None,
+        seed: int | np.integer | None = None,
         latent: str = "mean",
         include_noise: bool = False,
     ) -> np.ndarray:
@@ -337,7 +337,7 @@ class PredictiveDistribution:
         num_weight_draws: int | None = None,
         num_latent_draws: int | None = None,
         k: int = 5,
-        seed: int = 0,
+        seed: int | np.integer = 0,
     ) -> Decomposition:
         """Split each row's uncertainty into aleatoric and epistemic parts.
 

@@ -16,7 +16,7 @@ from collections.abc import Callable, Collection, Generator, Iterator, Sequence
 from contextlib import closing, contextmanager
 from itertools import islice
 from pathlib import Path
-from typing import Any, BinaryIO, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -132,7 +132,7 @@ def _kind(path: Path) -> str:
 
 
 def _text_pieces(
-    stream: BinaryIO | io.BufferedIOBase,
+    stream: io.IOBase,
     separator: str,
     num_rows: int | None,
     text_columns: Collection[str],
@@ -223,7 +223,7 @@ def _header(text: io.TextIOWrapper, separator: str, name: str) -> list[str]:
 
 
 def _parquet_pieces(
-    stream: BinaryIO | io.BufferedIOBase, num_rows: int | None, name: str
+    stream: io.IOBase, num_rows: int | None, name: str
 ) -> Generator[pd.DataFrame, None, None]:
     pyarrow = require_pyarrow(name)
     from pyarrow.parquet import ParquetFile

@@ -99,7 +99,7 @@ class CategoryPlan:
         unseen = parsed[~missing & ~parsed.isin([*self.levels, *self.pooled])]
         found = []
         if len(unseen):
-            examples = tuple(sorted(unseen.unique())[:_SHOWN])
+            examples = tuple(sorted(pd.unique(unseen))[:_SHOWN])
             found.append(Surprise(self.name, "unseen", len(unseen), examples))
         return [*found, *new_missing(self.name, missing, self.has_missing)]
 
