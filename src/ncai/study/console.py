@@ -135,14 +135,18 @@ def mark_stale(out: Path, reason: str) -> dict[str, int]:
 
 
 def draw_figures(names, scale_name, out: Path) -> None:
-    """Into OUT/SCALE/figures; says what it drew."""
-    from ncai.study.output.figures import write_figures
+    """Into OUT/SCALE/figures, and of all studies into OUT/SCALE/figures.png."""
+    from ncai.study.output.figures import write_figures, write_sheet
 
     studies, scale = _chosen(names, scale_name)
     store = Store(out / scale.name)
+    drawn = []
     for study in studies:
         for path in write_figures(study.name, scale, store, store.folder / "figures"):
             Console().print(f"{study.name}: {path}")
+            drawn.append(path)
+    if drawn and not names:
+        write_sheet(drawn, store.folder / "figures.png")
 
 
 def write_whole_report(names, scale_name, out: Path) -> None:

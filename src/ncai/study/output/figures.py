@@ -1,5 +1,6 @@
 """Figures of the studies, from what their cells stored."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import jax
@@ -232,3 +233,14 @@ def write_figures(name: str, scale: Scale, store: Store, folder: Path) -> list[P
         plt.close(figure)
         written.append(path)
     return written
+
+
+def write_sheet(pictures: Sequence[Path], path: Path) -> None:
+    """All pictures below one another in one PNG file."""
+    images = [plt.imread(picture) for picture in pictures]
+    width = max(image.shape[1] for image in images)
+    rows = [np.ones((image.shape[0], width, 4), np.float32) for image in images]
+    for row, image in zip(rows, images, strict=True):
+        row[:, : image.shape[1], : image.shape[2]] = image
+    with replacing(path) as temporary:
+        plt.imsave(temporary, np.concatenate(rows), format="png")
