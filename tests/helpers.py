@@ -2,6 +2,9 @@
 
 import hashlib
 import os
+import tempfile
+import zipfile
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -62,3 +65,19 @@ def toy(text=TOY, **changes):
         "paper_rows": 2,
     }
     return RealSet(**{**fields, **changes})
+
+
+# ----- Model files --------------------------------------------------------------------
+
+
+@cache
+def _old_files():
+    folder = tempfile.TemporaryDirectory()  # it is removed when the tests end
+    with zipfile.ZipFile(Path(__file__).with_name("files_0_1.zip")) as archive:
+        archive.extractall(folder.name)
+    return folder
+
+
+def old_file(name):
+    """A model file that version 0.1 wrote."""
+    return Path(_old_files().name) / f"{name}-0.1.ncai"

@@ -3,7 +3,6 @@
 import json
 import os
 from dataclasses import dataclass
-from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -13,6 +12,7 @@ import pytest
 from safetensors import safe_open
 from safetensors.numpy import save_file
 
+from helpers import old_file
 from ncai import MLP, NCAI, BNNLVRegressor, BNNRegressor, HMCMarginal, ModelFileError
 from ncai.estimators import persistence as files
 from ncai.runtime.atomic_write import check_writable
@@ -513,10 +513,6 @@ OLD = {
         [-0.282186, -0.633964, -1.406355, -1.496554, -1.72776],
     ),
 }
-
-
-def old_file(name):
-    return Path(__file__).with_name(f"{name}-0.1.ncai")
 
 
 @pytest.mark.parametrize("name", OLD)

@@ -4,6 +4,7 @@ import hashlib
 import math
 
 import jax.numpy as jnp
+import matplotlib.pyplot as plt
 import numpy as np
 import pandas as pd
 import pytest
@@ -51,6 +52,7 @@ from ncai.study.output import claims as other_claims
 from ncai.study.output.benchmark_claims import FAILS, HOLDS, MISSING, paired
 from ncai.study.output.benchmark_tables import tables
 from ncai.study.output.claims import CLAIMS, Results, claims_table
+from ncai.study.output.figures import write_sheet
 from ncai.study.output.report import write_report
 from ncai.study.output.tables import Numbers, Table, published
 from ncai.study.registry import STUDIES
@@ -559,3 +561,15 @@ def test_claims_are_a_table(benchmark_store, tmp_path):
     by_claim = {row[0]: row[1] for row in table.rows}
     held = "NCAI has a higher test log-likelihood than MFVI on goldberg"
     assert by_claim[held] == "**holds**"
+
+
+def test_all_figures_go_into_one_picture(tmp_path):
+    small, wide = np.zeros((2, 3, 4)), np.ones((4, 5, 4))
+    small[..., 3] = 1
+    for name, image in (("a", small), ("b", wide)):
+        plt.imsave(tmp_path / f"{name}.png", image)
+    write_sheet([tmp_path / "a.png", tmp_path / "b.png"], tmp_path / "all.png")
+    sheet = plt.imread(tmp_path / "all.png")
+    assert sheet.shape == (6, 5, 4)
+    np.testing.assert_allclose(sheet[:2, :3], small)
+    np.testing.assert_allclose(sheet[2:], wide)

@@ -1,12 +1,12 @@
 """The table model: which rows it trains on, its predictions, files and sentences."""
 
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 import pytest
 
+from helpers import old_file
 from ncai import BNNLVRegressor, TableModel
 from ncai.tables import fit as table_fit
 from ncai.tables import predict as table_predict
@@ -15,7 +15,7 @@ from ncai.tables.model import FitRecord, NumberColumns
 from ncai.tables.read import TableError
 
 # Written by `ncai fit` of version 0.1, and what its `ncai predict` said of three rows.
-OLD_FILE = Path(__file__).with_name("houses-0.1.ncai")
+OLD_FILE = old_file("houses")
 ROWS = pd.DataFrame(
     {
         "size": [97.82, 125.87, 68.34],

@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+from helpers import old_file
 from ncai import TableModel
 from ncai.tables import write as table_output
 from ncai.tables.read import TableError, numbers, read_chunks, read_table
@@ -152,7 +153,7 @@ def test_a_write_that_fails_leaves_nothing(tmp_path, monkeypatch):
 
 
 def test_a_full_disk_while_a_model_is_written(tmp_path, monkeypatch):
-    model = TableModel.load(Path(__file__).with_name("houses-0.1.ncai"))
+    model = TableModel.load(old_file("houses"))
 
     def fill(path, content):
         raise OSError(errno.ENOSPC, "No space left on device")
