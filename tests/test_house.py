@@ -4,6 +4,7 @@ Everything here reads the syntax tree alone, so it takes about a second.
 """
 
 import ast
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -139,6 +140,31 @@ def test_few_modules_at_the_top_and_few_files_in_a_folder():
     for folder in {path.parent for path in SOURCES}:
         count = len(list(folder.glob("*.py")))
         assert count <= MOST_FILES_IN_A_FOLDER, f"{name_of(folder)} has {count} files"
+
+
+def tracked_files() -> list[str]:
+    """What git tracks; outside a checkout, the files of the folders that it tracks."""
+    try:
+        listed = subprocess.run(
+            ["git", "-C", str(ROOT), "ls-files"], capture_output=True, text=True
+        )
+        if listed.returncode == 0:
+            return listed.stdout.splitlines()
+    except FileNotFoundError:
+        pass
+    folders = ("benchmarks", "docs", "results", "scripts", "src", "tests")
+    found = [path for folder in folders for path in (ROOT / folder).rglob("*")]
+    return [
+        name_of(path) for path in found if path.is_file() and not made_by_runs(path)
+    ]
+
+
+def made_by_runs(path: Path) -> bool:
+    return "__pycache__" in path.parts or path.suffix == ".pyc"
+
+
+def test_the_repository_has_few_files():
+    assert len(tracked_files()) < MOST_TRACKED_FILES
 
 
 @pytest.mark.parametrize("path", SOURCES, ids=name_of)

@@ -39,7 +39,7 @@ from ncai.inference.nuts import (
     judge_mixing,
     predictive_summary,
 )
-from ncai.study.engine.cells import SCALES
+from ncai.study.engine import SCALES
 from ncai.study.engine.store import Store
 from ncai.study.experiments.decomposition import (
     DATASET,

@@ -33,7 +33,7 @@ from ncai.inference.marginal import Marginal
 from ncai.inference.ncai import NCAI
 from ncai.model.bnn_lv import Model, Variance
 from ncai.model.networks import MLP, FlatNetwork
-from ncai.study.engine.cells import SCALES, Cell, Scale
+from ncai.study.engine import SCALES, Cell, Scale
 from ncai.study.engine.run import run_study
 from ncai.study.engine.store import Store
 from ncai.study.experiments.benchmark import BENCHMARK

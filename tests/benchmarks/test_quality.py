@@ -33,7 +33,7 @@ from helpers import real_data
 from ncai.cli import app as cli
 from ncai.datasets import make_dataset
 from ncai.stats.scores import crps_from_samples, crps_gaussian_mixture
-from ncai.study.engine.cells import SCALES
+from ncai.study.engine import SCALES
 from ncai.study.engine.store import Store as StudyStore
 from ncai.study.experiments.benchmark import BENCHMARK
 from ncai.study.experiments.problems import DATASETS

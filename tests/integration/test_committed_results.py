@@ -12,7 +12,7 @@ from benchmarks.quality.report import write_leads
 from benchmarks.quality.results import Results, Store
 from ncai import make_dataset
 from ncai.stats.henze_zirkler import henze_zirkler_test
-from ncai.study.engine.cells import SCALES
+from ncai.study.engine import SCALES
 from ncai.study.engine.digest import digest_of_study
 from ncai.study.engine.store import Store as StudyStore
 from ncai.study.output.report import page_of_tables

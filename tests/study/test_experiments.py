@@ -17,7 +17,7 @@ from ncai.inference.latents import infer_latents
 from ncai.inference.marginal import Marginal
 from ncai.stats.divergence import aggregated_posterior_divergences
 from ncai.stats.henze_zirkler import henze_zirkler_test
-from ncai.study.engine.cells import SCALES, Cell, Outcome
+from ncai.study.engine import SCALES, Cell, Outcome
 from ncai.study.engine.store import Store
 from ncai.study.experiments import divergence
 from ncai.study.experiments.benchmark import (

@@ -8,7 +8,7 @@ from jaxtyping import Float
 from numpy.typing import ArrayLike
 from scipy.special import ndtri
 
-from ncai.diagnostics.conditional import as_inputs, feature_names, find_feature
+from ncai.diagnostics.curves import as_inputs, feature_names, find_feature
 
 # Inputs that are worth less log-likelihood than this, in nats per row, are not named.
 LEAST_NATS = 0.05

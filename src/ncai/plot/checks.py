@@ -6,19 +6,19 @@ from matplotlib.ticker import PercentFormatter
 from numpy.typing import ArrayLike
 from scipy import stats
 
-from ncai.diagnostics.conditional import feature_names
+from ncai.diagnostics.curves import (
+    NAMES,
+    feature_names,
+    history_of,
+    settled_limits,
+    stage_starts,
+    term_values,
+)
 from ncai.diagnostics.evaluation import (
     binomial_band,
     checked_pit,
     coverage_curve,
     pit_values,
-)
-from ncai.diagnostics.training_curves import (
-    NAMES,
-    history_of,
-    settled_limits,
-    stage_starts,
-    term_values,
 )
 from ncai.plot.style import COLOURS, axes, limits, one_column, plain
 

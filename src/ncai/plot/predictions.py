@@ -8,7 +8,7 @@ from matplotlib.axes import Axes
 from matplotlib.colors import LinearSegmentedColormap, PowerNorm
 from numpy.typing import ArrayLike
 
-from ncai.diagnostics.conditional import (
+from ncai.diagnostics.curves import (
     QUANTILES,
     ConditionalDensity,
     as_inputs,

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ncai.diagnostics.conditional import is_discrete
+from ncai.diagnostics.curves import is_discrete
 from ncai.preprocessing.columns.column import CYCLES, ColumnGroup
 from ncai.report.words import nice, shorten
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 from markupsafe import Markup
 
-from ncai.diagnostics.conditional import (
+from ncai.diagnostics.curves import (
     ConditionalDensity,
     conditional_density,
     darkest_density,

@@ -12,7 +12,7 @@ from typing import Any, Concatenate, ParamSpec, TypeVar
 import numpy as np
 import pandas as pd
 
-from ncai.diagnostics.conditional import as_inputs
+from ncai.diagnostics.curves import as_inputs
 from ncai.diagnostics.evaluation import pit_of
 from ncai.preprocessing.columns.column import ColumnGroup
 from ncai.report.axes import FeatureAxis, feature_axis

@@ -17,7 +17,7 @@ import numpy as np
 from jaxtyping import Array, Float
 from scipy import stats
 
-from ncai.stats.points import BLOCK_SIZE, GAUSSIAN_REACH
+from ncai.stats import BLOCK_SIZE, GAUSSIAN_REACH
 
 Complex = tuple[jax.Array, jax.Array]
 """Real and imaginary part, since XLA's complex numbers are slow on a CPU."""

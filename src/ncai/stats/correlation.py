@@ -11,7 +11,7 @@ import numpy as np
 from jaxtyping import Array, Float
 from numpy.typing import ArrayLike
 
-from ncai.stats.points import as_matrix, standardise
+from ncai.stats import as_matrix, standardise
 
 # Added to variances and squared norms, so that gradients stay finite at 0.
 TINY = 1e-12

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike
 from scipy import stats
 
-from ncai.stats.points import BLOCK_SIZE, GAUSSIAN_REACH, as_matrix
+from ncai.stats import BLOCK_SIZE, GAUSSIAN_REACH, as_matrix
 
 # Beyond this many densities, Monte Carlo is much faster than quadrature.
 _MOST_DENSITIES = 100_000_000

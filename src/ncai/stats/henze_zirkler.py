@@ -20,6 +20,7 @@ from numpy.typing import ArrayLike
 from scipy import stats
 from scipy.spatial.distance import cdist
 
+from ncai.stats import BLOCK_SIZE, as_matrix, as_row_weights
 from ncai.stats.characteristic_function import (
     ecf_on_half_plane,
     ecf_on_line,
@@ -27,7 +28,6 @@ from ncai.stats.characteristic_function import (
     reference_ecf_on_grid,
 )
 from ncai.stats.correlation import reference_whiten, whiten
-from ncai.stats.points import BLOCK_SIZE, as_matrix, as_row_weights
 
 # Quasi-random nodes of the integral in three and more dimensions: 2 to this power.
 _SOBOL_LOG2 = 11

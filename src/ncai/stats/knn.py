@@ -10,7 +10,7 @@ from scipy.spatial import KDTree
 from scipy.spatial.distance import cdist
 from scipy.special import digamma, gammaln
 
-from ncai.stats.points import as_matrix, check_neighbours, standardise, without_ties
+from ncai.stats import as_matrix, check_neighbours, standardise, without_ties
 
 # Neighbours that we list for each row before we try many permutations.
 _NEIGHBOUR_LIST = 256

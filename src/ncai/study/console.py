@@ -9,7 +9,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from ncai.study.engine.cells import SCALES, Cell, Scale
+from ncai.study.engine import SCALES, Cell, Scale
 from ncai.study.engine.digest import digest_of_study
 from ncai.study.engine.run import Finished, Study, Watcher, run_study
 from ncai.study.engine.store import ROWS, Store

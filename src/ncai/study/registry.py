@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 
-from ncai.study.engine.cells import Scale, Study
+from ncai.study.engine import Scale, Study
 from ncai.study.engine.store import Store
 from ncai.study.experiments import (
     decomposition,

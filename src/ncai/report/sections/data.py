@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from ncai.diagnostics.conditional import row_densities
+from ncai.diagnostics.curves import row_densities
 from ncai.report.axes import value_text
 from ncai.report.densities import packed
 from ncai.report.subject import Subject, shared

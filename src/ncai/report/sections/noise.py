@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from markupsafe import Markup
 
-from ncai.diagnostics.conditional import ConditionalDensity
+from ncai.diagnostics.curves import ConditionalDensity
 from ncai.diagnostics.permutation_importance import (
     LEAST_NATS,
     Importance,

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 from markupsafe import Markup
 
-from ncai.diagnostics.conditional import is_discrete
+from ncai.diagnostics.curves import is_discrete
 from ncai.predictive.intervals import rests_on_rare_draws
 from ncai.report.axes import Axis, axis_for
 from ncai.report.subject import Subject, shared, standard_deviations

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from ncai.diagnostics.training_curves import (
+from ncai.diagnostics.curves import (
     NAMES,
     chosen_restart,
     history_of,

@@ -1,1 +1,116 @@
-"""Cells, the store of their results, and the runner."""
+"""The unit of work of a study (a cell), the sizes of studies, and what a study is."""
+
+import hashlib
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+
+READABLE = ("dataset", "method", "phase", "split", "draw", "start", "part")
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One independent computation, told whole by its settings.
+
+    Args:
+        study: name of the study it belongs to.
+        settings: names and plain values (numbers, strings, tuples of them), sorted.
+    """
+
+    study: str
+    settings: tuple[tuple[str, Any], ...]
+
+    @classmethod
+    def of(cls, study: str, **settings) -> "Cell":
+        """From keyword arguments."""
+        return cls(study, tuple(sorted(settings.items())))
+
+    def __getitem__(self, name: str) -> Any:
+        return dict(self.settings)[name]
+
+    def get(self, name: str, default: Any = None) -> Any:
+        """A setting, or the default where there is none of this name."""
+        return dict(self.settings).get(name, default)
+
+    @property
+    def id(self) -> str:
+        """Readable, with a hash of all settings: the name of its file."""
+        shown = [str(v) for k, v in self.settings if k in READABLE]
+        text = json.dumps([self.study, self.settings], sort_keys=True)
+        digest = hashlib.sha256(text.encode()).hexdigest()[:10]
+        return "-".join([*shown, digest])
+
+    @property
+    def seed(self) -> int:
+        """From the settings alone, so the order of work changes nothing."""
+        text = json.dumps([self.study, self.settings], sort_keys=True)
+        return int(hashlib.sha256(text.encode()).hexdigest()[:8], 16) % 2**31
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a cell found: a flat row of plain values, and arrays for pictures."""
+
+    row: Mapping[str, Any]
+    arrays: Mapping[str, np.ndarray]
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Sizes of every study.
+
+    Args:
+        name: what the command line calls it.
+        max_steps: of training, the warm start apart.
+        warm_start_steps: of the deterministic network of NCAI.
+        restarts: of every fit.
+        splits: of a data set, the one that selects hyper-parameters included.
+        draws: of a synthetic data set where the paper repeats draws.
+        datasets: None for all, or the only ones of the benchmark.
+        ground_truth_sets: None for all, or the only ones of those with a known truth.
+    """
+
+    name: str
+    max_steps: int
+    warm_start_steps: int
+    restarts: int
+    splits: int
+    draws: int
+    datasets: tuple[str, ...] | None = None
+    ground_truth_sets: tuple[str, ...] | None = None
+
+
+SCALES = {
+    "smoke": Scale("smoke", 60, 30, 2, 2, 1, ("goldberg",), ("bimodal",)),
+    "small": Scale("small", 3_000, 1_000, 3, 3, 2),
+    "paper": Scale("paper", 30_000, 5_000, 10, 6, 5),
+}
+
+
+@runtime_checkable
+class Study(Protocol):
+    """An experiment of the paper."""
+
+    @property
+    def name(self) -> str:
+        """What the command line calls it."""
+        ...
+
+    @property
+    def title(self) -> str:
+        """What it is, with the paper's labels."""
+        ...
+
+    def cells(self, scale: Scale, store: Any) -> list[Cell]:
+        """All cells known so far; more may follow from what these find.
+
+        Some may be cells of another study, whose outcome this one builds on.
+        """
+        ...
+
+    def run(self, cell: Cell) -> Outcome:
+        """Compute one cell; nothing but its settings may matter."""
+        ...

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ncai.runtime.jax_setup import ONE_THREAD
-from ncai.study.engine.cells import Cell, Scale, Study
+from ncai.study.engine import Cell, Scale, Study
 from ncai.study.engine.digest import digest_of_study
 from ncai.study.engine.store import Store
 from ncai.study.registry import STUDIES

@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 
 from ncai.runtime.atomic_write import replacing
-from ncai.study.engine.cells import Cell, Outcome
+from ncai.study.engine import Cell, Outcome
 
 LONGEST_WRITE = 600.0  # seconds
 ROWS, ARRAYS = "cells.jsonl", "arrays.zip"

@@ -24,7 +24,7 @@ from ncai.inference.ncai import NCAI, NCAI0, TOLERANCES
 from ncai.inference.posterior import Fit, GaussianPosterior
 from ncai.model.bnn_lv import Model, Variance
 from ncai.model.networks import MLP, FlatNetwork
-from ncai.study.engine.cells import Cell, Outcome, Scale
+from ncai.study.engine import Cell, Outcome, Scale
 from ncai.study.engine.store import Store
 from ncai.study.experiments.problems import (
     DATASETS,

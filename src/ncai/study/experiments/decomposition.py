@@ -40,7 +40,7 @@ from ncai.inference.posterior import (
 from ncai.model.bnn_lv import Model, Variance
 from ncai.model.empirical_bayes import initial_priors
 from ncai.predictive.distribution import PredictiveDistribution
-from ncai.study.engine.cells import Cell, Outcome, Scale
+from ncai.study.engine import Cell, Outcome, Scale
 from ncai.study.engine.store import Store
 from ncai.study.experiments.benchmark import (
     BENCHMARK,

@@ -15,7 +15,7 @@ import optax
 from jax.scipy.special import logsumexp
 
 from ncai.stats.henze_zirkler import henze_zirkler_statistic, henze_zirkler_test
-from ncai.study.engine.cells import Cell, Outcome, Scale
+from ncai.study.engine import Cell, Outcome, Scale
 from ncai.study.engine.store import Store
 from ncai.study.output.tables import Table, done_cells
 

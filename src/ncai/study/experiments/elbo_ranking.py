@@ -9,7 +9,7 @@ import numpy as np
 from ncai.inference.base import Method, Training
 from ncai.inference.posterior import GaussianPosterior
 from ncai.model.mean_field import gaussian_kl
-from ncai.study.engine.cells import Cell, Outcome, Scale
+from ncai.study.engine import Cell, Outcome, Scale
 from ncai.study.engine.store import Store
 from ncai.study.experiments.benchmark import make_method
 from ncai.study.experiments.problems import (

@@ -11,7 +11,7 @@ from ncai.inference.map import MAP
 from ncai.inference.posterior import GaussianPosterior
 from ncai.model.empirical_bayes import initial_priors
 from ncai.model.log_joint import log_joint
-from ncai.study.engine.cells import Cell, Outcome, Scale
+from ncai.study.engine import Cell, Outcome, Scale
 from ncai.study.engine.store import Store
 from ncai.study.experiments.problems import (
     GROUND_TRUTH_SETS,

@@ -32,7 +32,7 @@ from ncai.model.bnn_lv import Model, Variance
 from ncai.predictive.distribution import PredictiveDistribution
 from ncai.predictive.target_map import TargetMap
 from ncai.stats.scores import average_log_likelihood, mpiw, picp, rmse
-from ncai.study.engine.cells import Cell, Scale
+from ncai.study.engine import Cell, Scale
 from ncai.types import Data, TrainingRows, Unknowns, WeightDraws
 
 NUM_ORACLE_POINTS = 20_000

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ncai.study.engine.cells import Cell, Outcome, Scale
+from ncai.study.engine import Cell, Outcome, Scale
 from ncai.study.engine.store import Store
 from ncai.study.output.tables import Table
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ncai.study.engine.cells import Scale
+from ncai.study.engine import Scale
 from ncai.study.engine.store import Store
 from ncai.study.experiments.benchmark import (
     BENCHMARK,

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import pandas as pd
 
-from ncai.study.engine.cells import Scale
+from ncai.study.engine import Scale
 from ncai.study.engine.store import Store
 from ncai.study.experiments.benchmark import BENCHMARK
 from ncai.study.experiments.decomposition import distances

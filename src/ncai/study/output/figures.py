@@ -10,7 +10,7 @@ import numpy as np
 from matplotlib.figure import Figure
 
 from ncai.runtime.atomic_write import replacing
-from ncai.study.engine.cells import Scale
+from ncai.study.engine import Scale
 from ncai.study.engine.store import Store
 from ncai.study.experiments.benchmark import QUALITATIVE
 from ncai.study.experiments.decomposition import DECOMPOSITION

@@ -5,7 +5,7 @@ import numpy as np
 from matplotlib.figure import Figure
 from scipy.stats import gaussian_kde
 
-from ncai.study.engine.cells import Outcome, Scale
+from ncai.study.engine import Outcome, Scale
 from ncai.study.engine.store import Store
 from ncai.study.experiments.benchmark import ONE_DIMENSIONAL, QUALITATIVE
 from ncai.study.experiments.decomposition import (

@@ -10,7 +10,7 @@ from pathlib import Path
 import jinja2
 
 from ncai.runtime.atomic_write import replacing
-from ncai.study.engine.cells import Scale, Study
+from ncai.study.engine import Scale, Study
 from ncai.study.engine.store import Store
 from ncai.study.output.claims import claims_table
 from ncai.study.output.figures import write_figures

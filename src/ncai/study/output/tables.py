@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from ncai.runtime.atomic_write import replacing
-from ncai.study.engine.cells import Cell, Scale
+from ncai.study.engine import Cell, Scale
 from ncai.study.engine.store import Store
 from ncai.study.experiments.benchmark import Benchmark
 from ncai.study.experiments.problems import (
