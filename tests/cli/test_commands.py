@@ -498,7 +498,7 @@ def test_whatever_stops_the_scoring_the_model_is_kept(
     def stop(*_):
         raise error
 
-    monkeypatch.setattr("ncai.tables.fit.score_test_rows", stop)
+    monkeypatch.setattr("ncai.tables.score.score_test_rows", stop)
     out = tmp_path / "m.ncai"
     result = run(*trained_already, "--out", out)
     assert result.exit_code == code
