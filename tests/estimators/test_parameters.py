@@ -214,6 +214,7 @@ BAD = {
 
 
 @pytest.mark.parametrize("cls", CLASSES.values(), ids=CLASSES)
+@pytest.mark.usefixtures("any_types")
 def test_a_method_refuses_bad_values_of_each_of_its_fields(cls):
     for field in fields(cls):
         for value in BAD[field.name]:  # each has some
@@ -338,6 +339,7 @@ ARGUMENTS = [
 
 @pytest.mark.usefixtures("no_training")
 @pytest.mark.parametrize(("arguments", "parts"), ARGUMENTS, ids=lambda v: str(v)[:60])
+@pytest.mark.usefixtures("any_types")
 def test_arguments_that_cannot_be(arguments, parts):
     if "start" in arguments:
         model = tiny(**arguments)
@@ -495,6 +497,7 @@ PREDICTIONS = [
 
 
 @pytest.mark.parametrize(("call", "parts"), PREDICTIONS)
+@pytest.mark.usefixtures("any_types")
 def test_predictions_that_cannot_be(model, call, parts):
     with pytest.raises(ValueError) as error:  # noqa: PT011
         call(model)
@@ -544,6 +547,7 @@ def test_a_constant_column_that_changes_later_says_nothing(tmp_path):
     np.testing.assert_array_equal(again.predict(moved), model.predict(x))
 
 
+@pytest.mark.usefixtures("any_types")
 def test_counts_are_checked_when_they_are_set_after_a_fit(model):
     for value in (0, "x"):
         with pytest.raises(ValueError, match=f"n_weight_draws={value!r} must be"):

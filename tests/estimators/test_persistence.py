@@ -386,6 +386,7 @@ def test_a_tensor_of_another_shape_is_named(name, saved):
     ],
     ids=str,
 )
+@pytest.mark.usefixtures("any_types")
 def test_a_header_with_nonsense_is_refused(change, saved):
     rewrite(saved, lambda header: header | change)
     with pytest.raises(ModelFileError) as error:

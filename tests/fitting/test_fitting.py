@@ -42,6 +42,7 @@ from ncai.training.driver import Driver
 from ncai.training.step import Stage, initial_state
 from ncai.types import ContinuousRows, Data, RawRows, TrainingRows
 from small_fits import regressor
+from tests.conftest import unchecked
 
 RNG = np.random.default_rng(0)
 X = RNG.uniform(-1, 1, (60, 1))
@@ -225,6 +226,7 @@ def test_the_restarts_of_the_trial_may_predict_too(fitted):
     assert fitted.stop_reasons_[0].endswith("after 20 steps")
 
 
+@pytest.mark.usefixtures("any_types")
 def test_the_restarts_of_the_trial_share_a_weight(fitted, monkeypatch):
     given = {}
 
@@ -407,8 +409,10 @@ def result(log_probs, interrupted=False, num_steps=1):
     """A fit of which nothing is known but its held-out rows."""
     nothing: dict = {"posterior": None, "score_name": "", "seconds": 0.0}
     nothing |= dict.fromkeys(("train_index", "scores", "kept"))
-    fit = Fit(None, {}, np.ones(1, bool), [], num_steps, interrupted)  # pyright: ignore
-    return Result(fit=fit, held_out=HeldOut(np.arange(NUM_ROWS), log_probs), **nothing)
+    held_out = HeldOut(np.arange(NUM_ROWS), log_probs)
+    with unchecked():
+        fit = Fit(None, {}, np.ones(1, bool), [], num_steps, interrupted)  # pyright: ignore
+        return Result(fit=fit, held_out=held_out, **nothing)
 
 
 class FakeFits:
@@ -443,7 +447,8 @@ def fit_with(monkeypatch, fits, networks=(NETWORK,), **changes):
     monkeypatch.setattr(search, "fit_rows", fits)
     given = {"target_transform": "auto", "rounding": "ignore", "max_steps": 400}
     settings = regressor("marginal", **(given | changes)).resolved_settings()
-    found = Search(settings, networks, 0).run(ROWS)
+    with unchecked():  # the fits stand for others
+        found = Search(settings, networks, 0).run(ROWS)
     return found.candidate.scaling, found.result
 
 
@@ -532,6 +537,7 @@ def test_ctrl_c_while_another_network_is_tried_keeps_the_best_before(monkeypatch
     assert len(fits.calls) == 3
 
 
+@pytest.mark.usefixtures("any_types")
 def test_closeness_is_measured_in_standard_errors():
     def trial(log_probs, num_steps=1):
         found = result(log_probs, num_steps=num_steps)

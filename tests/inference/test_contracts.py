@@ -236,6 +236,7 @@ def test_a_preset_fills_what_is_none_and_nothing_else(preset):
     assert model.max_steps == 7
 
 
+@pytest.mark.usefixtures("any_types")
 def test_whole_numbers_may_come_as_floats():
     settings = BNNLVRegressor(max_steps=100.0, n_restarts=2.0).resolved_settings()
     assert isinstance(settings.max_steps, int)

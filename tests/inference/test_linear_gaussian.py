@@ -465,7 +465,9 @@ def test_gaussian_kl_equals_its_integral(x64):
         )[0]
 
     expected = sum(c * one(m, s) for c, m, s in zip(counts, mean, scale, strict=True))
-    found = gaussian_kl(jnp.asarray(mean), jnp.asarray(scale), prior, counts)
+    found = gaussian_kl(
+        jnp.asarray(mean), jnp.asarray(scale), prior, jnp.asarray(counts)
+    )
     assert float(found) == pytest.approx(expected, rel=1e-8)
 
 

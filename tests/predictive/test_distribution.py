@@ -667,11 +667,13 @@ def test_hundred_thousand_rows_need_little_memory():
         (lambda p: p.log_prob_grid(1.0), "values has shape"),
     ],
 )
+@pytest.mark.usefixtures("any_types")
 def test_wrong_arguments_are_named(call, message):
     with pytest.raises(ValueError, match=message):
         call(make())
 
 
+@pytest.mark.usefixtures("any_types")
 def test_wrong_parts_are_named():
     good = make(output_dim=2)
     parts = {

@@ -1,13 +1,23 @@
-"""The cache of compiled programs: private, bounded, and the user's to refuse."""
+"""The cache of compiled programs: private, bounded, and the user's to refuse.
+
+Also that types and shapes are checked while the tests run, in every process.
+"""
 
 import os
 import subprocess
 import sys
 from pathlib import Path
 
+import jax
+import jax.numpy as jnp
 import pytest
+from jaxtyping import TypeCheckError
 
+from ncai.inference.posterior import GaussianPosterior
+from ncai.model.bnn_lv import Variance
+from ncai.model.mean_field import gaussian_kl
 from ncai.runtime import jax_setup as compilation
+from ncai.stats.correlation import squared_correlation
 
 
 def said_by(code, tmp_path, **environment):
@@ -108,3 +118,30 @@ def test_the_oldest_programs_go_first(tmp_path):
     assert len(list(tmp_path.iterdir())) == 6
     compilation._drop_oldest(tmp_path, 599)
     assert sorted(p.name for p in tmp_path.iterdir()) == ["program0", "program1"]
+
+
+def test_a_shape_other_than_annotated_is_refused(key):
+    latents, inputs = jax.random.normal(key, (2, 8, 1))
+    weights = jnp.ones(8)
+    assert squared_correlation(inputs, latents, weights).shape == ()
+    with pytest.raises(TypeCheckError, match="row_weights"):
+        squared_correlation(inputs, latents, weights[:4])
+    with pytest.raises(TypeCheckError, match="scale"):
+        jax.jit(gaussian_kl)(latents, jnp.ones(8), 1.0)
+
+
+def test_a_type_other_than_annotated_is_refused():
+    with pytest.raises(TypeCheckError, match="mode"):
+        Variance(jnp.ones(1), mode=None)
+    with pytest.raises(TypeCheckError, match="model"):
+        GaussianPosterior("a model", *[None] * 4)
+
+
+@pytest.mark.usefixtures("any_types")
+def test_a_test_may_pass_any_type():
+    assert Variance(jnp.ones(1), mode=None).mode is None
+
+
+def test_keys_of_the_old_kind_are_refused():
+    with pytest.raises(ValueError, match="key"):
+        jax.random.uniform(jax.random.PRNGKey(0))

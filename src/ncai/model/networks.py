@@ -277,7 +277,7 @@ class FlatNetwork:
         self,
         flat: Float[Array | np.ndarray, "P"],
         inputs: Float[Array | np.ndarray, "N D"],
-        latents: Float[Array, "N K"],
+        latents: Float[Array | np.ndarray, "N K"],
     ) -> Float[Array, "N L"]:
         """f(x_n, z_n; W) for every row, each with its own latent."""
         weights = self.unflatten(flat)
