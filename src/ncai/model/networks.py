@@ -67,10 +67,11 @@ class MLP:
             no row holds back. "auto" lets held-out rows choose (see `choices`).
     """
 
-    hidden: tuple[int, ...] = (50,)
+    # Given as any sequence of whole numbers, or one; then tuples.
+    hidden: tuple[int, ...] | Any = (50,)
     activation: str = "leaky_relu"
     latent_layer: str = "first"
-    latent_hidden: tuple[int, ...] | str = ()
+    latent_hidden: tuple[int, ...] | str | Any = ()
 
     def __post_init__(self):
         if str(self.activation) not in ACTIVATIONS:
