@@ -14,10 +14,7 @@ from pathlib import Path
 import griffe
 from mkdocs.structure.files import File
 
-PICTURES = (
-    "results/active_learning/*.png",
-    "results/study/paper/figures/decomposition_variance.png",
-)
+PICTURES = ("results/active_learning/*.png",)
 ROOT = Path(__file__).parents[1]
 
 

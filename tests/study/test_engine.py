@@ -23,7 +23,7 @@ from ncai.runtime.jax_setup import ONE_THREAD
 from ncai.study import console, registry
 from ncai.study.console import RunView, TimeLeft, in_words
 from ncai.study.engine import SCALES, Cell, Outcome, digest
-from ncai.study.engine.digest import SOURCE, Code, digest_of
+from ncai.study.engine.digest import SOURCE, Code, digest_of, digest_of_study
 from ncai.study.engine.run import Finished, Watcher, Workers, run_study
 from ncai.study.engine.store import ARRAYS, ROWS, Store
 from ncai.study.experiments.benchmark import BENCHMARK, Benchmark
@@ -662,31 +662,37 @@ def test_a_class_that_a_module_registers_is_reached():
     assert meaning(MATHS.replace("2.0", "2.5"), entry) != before
 
 
-@pytest.mark.parametrize("name", ["benchmark", "decomposition"])
-def test_the_digest_of_a_study_covers_the_methods_that_it_fits(name, monkeypatch):
-    kind = type(STUDIES[name])
-    entry = [(kind.__module__, f"{kind.__name__}.run")]
-    before = digest_of(entry)
-    sources = {
-        path: path.read_text() for path in (SOURCE / "objectives").glob("*elbo.py")
-    }
-    assert len(sources) == 2
-    for path, text in sources.items():
-        changed = text.replace("+", "-")
-        monkeypatch.setattr(
-            Path,
-            "read_text",
-            lambda self, *args, path=path, changed=changed: (
-                changed if self == path else READ_TEXT(self, *args)
-            ),
-        )
-        for cached in (digest._code, digest._meaning):
-            cached.cache_clear()
-        assert digest_of(entry) != before, path.name
-    monkeypatch.undo()
-    for cached in (digest._code, digest._meaning):
+@pytest.mark.usefixtures("any_types")
+@pytest.mark.parametrize(
+    ("name", "file", "counts"),
+    [
+        ("fits", "elbo.py", True),
+        ("fits", "marginal_elbo.py", False),
+        ("benchmark", "elbo.py", True),
+        ("tighter-bounds", "marginal_elbo.py", True),
+        ("decomposition", "marginal_elbo.py", True),
+    ],
+)
+def test_the_digest_of_a_study_covers_the_methods_that_it_fits(
+    name, file, counts, monkeypatch
+):
+    study = STUDIES[name]
+    before = digest_of_study(study)
+    path = SOURCE / "objectives" / file
+    changed = path.read_text().replace("+", "-")
+    monkeypatch.setattr(
+        Path,
+        "read_text",
+        lambda self, *args: changed if self == path else READ_TEXT(self, *args),
+    )
+    caches = (digest._code, digest._meaning, digest_of_study)
+    for cached in caches:
         cached.cache_clear()
-    assert digest_of(entry) == before
+    assert (digest_of_study(study) != before) == counts
+    monkeypatch.undo()
+    for cached in caches:
+        cached.cache_clear()
+    assert digest_of_study(study) == before
 
 
 def test_settings_count_and_an_unknown_entry_is_named():

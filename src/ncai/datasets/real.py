@@ -17,7 +17,7 @@ DATA_VARIABLE = "NCAI_DATA_DIR"
 
 
 class WrongContentError(ValueError):
-    """The rows are not those of the set; the message is part of a sentence."""
+    """The file does not contain the set; the message is part of a sentence."""
 
 
 def download_folder() -> Path | None:

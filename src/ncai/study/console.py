@@ -1,4 +1,4 @@
-"""What the study commands do and show, with a live table while a study runs."""
+"""The functions behind `ncai study`, and the live table of a running study."""
 
 import datetime
 import time
@@ -9,9 +9,9 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from ncai.study.engine import SCALES, Cell, Scale
+from ncai.study.engine import SCALES, AnyStudy, Cell, Scale
 from ncai.study.engine.digest import digest_of_study
-from ncai.study.engine.run import Finished, Study, Watcher, run_study
+from ncai.study.engine.run import Finished, Watcher, run_study
 from ncai.study.engine.store import ROWS, Store
 from ncai.study.registry import STUDIES, TABLES
 
@@ -21,7 +21,7 @@ MOST_SHOWN = 12  # running cells below the table
 ALIKE = ("split", "draw", "point")
 
 
-def _chosen(names: list[str] | None, scale: str) -> tuple[list[Study], Scale]:
+def _chosen(names: list[str] | None, scale: str) -> tuple[list[AnyStudy], Scale]:
     for name in names or ():
         if name not in STUDIES:
             raise ValueError(f"study {name!r} is not known; choose among {[*STUDIES]}.")
@@ -33,7 +33,7 @@ def _chosen(names: list[str] | None, scale: str) -> tuple[list[Study], Scale]:
 def run_and_show(
     names, scale_name, jobs, scheduler, out: Path, stale: bool = False
 ) -> int:
-    """Run with a live table; the exit code."""
+    """Run studies with a live table; return the exit code."""
     studies, scale = _chosen(names, scale_name)
     console = Console()
     store = Store(out / scale.name, without_stale=stale)
@@ -72,10 +72,10 @@ def show_status(names, scale_name, out: Path) -> None:
 
 
 def write_tables(names, scale_name, out: Path, files: bool = False) -> None:
-    """OUT/SCALE/tables.md; of some studies alone, their tables are printed instead.
+    """Write OUT/SCALE/tables.md or, if studies are named, print their tables.
 
-    With `files` each table is written as Markdown, CSV and LaTeX too, with a tidy CSV
-    for each study, into OUT/SCALE/tables.
+    With `files`, each table is also written as Markdown, CSV and LaTeX to
+    OUT/SCALE/tables, with a tidy CSV for each study.
     """
     from ncai.study.output.report import page_of_tables, write_text
 
@@ -92,7 +92,7 @@ def write_tables(names, scale_name, out: Path, files: bool = False) -> None:
         _write_table_files(studies, scale, store)
 
 
-def _write_table_files(studies: list[Study], scale: Scale, store: Store) -> None:
+def _write_table_files(studies: list[AnyStudy], scale: Scale, store: Store) -> None:
     from ncai.study.output.claims import claims_table
     from ncai.study.output.tables import tidy, write_csv
 
@@ -118,9 +118,10 @@ def pack_results(names, scale_name, out: Path) -> None:
 
 
 def mark_stale(out: Path, reason: str) -> dict[str, int]:
-    """Mark packed cells that the present code did not compute; how many, by scale.
+    """Mark packed cells that the present code did not compute; count them by scale.
 
-    A mark that is there keeps its date and reason; cells of the present code lose it.
+    An existing mark keeps its date and reason; cells of the present code lose their
+    mark.
     """
     today = datetime.date.today().isoformat()
 
@@ -135,7 +136,7 @@ def mark_stale(out: Path, reason: str) -> dict[str, int]:
 
 
 def draw_figures(names, scale_name, out: Path) -> None:
-    """Into OUT/SCALE/figures, and of all studies into OUT/SCALE/figures.png."""
+    """Draw figures to OUT/SCALE/figures, and for all studies also to figures.png."""
     from ncai.study.output.figures import write_figures, write_sheet
 
     studies, scale = _chosen(names, scale_name)
@@ -150,7 +151,7 @@ def draw_figures(names, scale_name, out: Path) -> None:
 
 
 def write_whole_report(names, scale_name, out: Path) -> None:
-    """OUT/SCALE/report.html: all tables and figures, and the claims."""
+    """Write OUT/SCALE/report.html with all tables, figures and claims."""
     from ncai.study.output.report import write_report
 
     studies, scale = _chosen(names, scale_name)
@@ -159,18 +160,18 @@ def write_whole_report(names, scale_name, out: Path) -> None:
 
 
 class TimeLeft:
-    """Guesses how long cells will take from those of their kind that are done."""
+    """Estimates the duration of cells from finished cells of the same kind."""
 
     def __init__(self) -> None:
         self._seconds: dict[tuple, list[float]] = {}
 
     def learn(self, cell: Cell, seconds: float) -> None:
-        """This one took so long."""
+        """Record the duration of a cell."""
         for kind in self._kinds(cell):
             self._seconds.setdefault(kind, []).append(seconds)
 
     def of(self, cell: Cell) -> float | None:
-        """The mean of its kind, else of its study; None where nothing is known."""
+        """Return the mean duration of its kind, else of its study; None if unknown."""
         for kind in self._kinds(cell):
             if kind in self._seconds:
                 found = self._seconds[kind]
@@ -178,7 +179,7 @@ class TimeLeft:
         return None
 
     def together(self, waiting: list[Cell], running: dict[Cell, float], slots: int):
-        """Seconds until all are done, or None while that cannot be said."""
+        """Return the seconds until all cells are done, or None if that is unknown."""
         total = 0.0
         for cell in [*waiting, *running]:
             guess = self.of(cell)
@@ -259,7 +260,7 @@ class RunView(Watcher):
             self.console.print(line, highlight=False)
 
     def table(self) -> Group:
-        """As it is at this moment."""
+        """Return the present table."""
         table = Table(box=None, pad_edge=False)
         for name in ("study", "done", "of", "running", "failed", "time left"):
             table.add_column(name, justify="left" if name == "study" else "right")
@@ -296,7 +297,7 @@ class RunView(Watcher):
 
 
 def in_words(seconds: float) -> str:
-    """Such as 40 s, 12 min, 3 h 20 min."""
+    """Write a duration such as 40 s, 12 min, 3 h 20 min."""
     if seconds < 100:
         return f"{seconds:.0f} s"
     minutes = round(seconds / 60)

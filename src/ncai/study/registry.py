@@ -2,18 +2,19 @@
 
 from collections.abc import Callable
 
-from ncai.study.engine import Scale, Study
+from ncai.study.engine import AnyStudy, Scale
 from ncai.study.engine.store import Store
 from ncai.study.experiments import (
     decomposition,
     divergence,
     elbo_ranking,
+    information,
     map_bias,
     theory,
+    tightness,
 )
 from ncai.study.experiments.benchmark import (
     BENCHMARK,
-    FULL_LENGTH,
     LATENT_DIM,
     QUALITATIVE,
     TIGHTER_BOUNDS,
@@ -21,23 +22,30 @@ from ncai.study.experiments.benchmark import (
 from ncai.study.experiments.decomposition import DECOMPOSITION
 from ncai.study.experiments.divergence import DIVERGENCE
 from ncai.study.experiments.elbo_ranking import ELBO_RANKING
+from ncai.study.experiments.fits import BOUND_FITS, FITS, TWO_LATENTS
+from ncai.study.experiments.information import INFORMATION
 from ncai.study.experiments.map_bias import MAP_BIAS
 from ncai.study.experiments.theory import THEORY
+from ncai.study.experiments.tightness import TIGHTNESS
 from ncai.study.output import benchmark_tables
 from ncai.study.output.tables import Table
 
-STUDIES: dict[str, Study] = {
+STUDIES: dict[str, AnyStudy] = {
     study.name: study
     for study in (
         THEORY,
         DIVERGENCE,
         MAP_BIAS,
         ELBO_RANKING,
+        TIGHTNESS,
+        INFORMATION,
+        FITS,
         BENCHMARK,
         QUALITATIVE,
         DECOMPOSITION,
+        TWO_LATENTS,
         LATENT_DIM,
-        FULL_LENGTH,
+        BOUND_FITS,
         TIGHTER_BOUNDS,
     )
 }
@@ -46,9 +54,10 @@ TABLES: dict[str, Callable[[Scale, Store], list[Table]]] = {
     DIVERGENCE.name: divergence.tables,
     MAP_BIAS.name: map_bias.tables,
     ELBO_RANKING.name: elbo_ranking.tables,
+    TIGHTNESS.name: tightness.tables,
+    INFORMATION.name: information.tables,
     BENCHMARK.name: benchmark_tables.tables,
     DECOMPOSITION.name: decomposition.tables,
     LATENT_DIM.name: benchmark_tables.latent_dim_tables,
-    FULL_LENGTH.name: benchmark_tables.full_length_tables,
     TIGHTER_BOUNDS.name: benchmark_tables.tighter_bounds_tables,
 }

@@ -13,7 +13,7 @@ READABLE = ("dataset", "method", "phase", "split", "draw", "start", "part")
 
 @dataclass(frozen=True)
 class Cell:
-    """One independent computation, told whole by its settings.
+    """One independent computation, completely defined by its settings.
 
     Args:
         study: name of the study it belongs to.
@@ -37,7 +37,7 @@ class Cell:
 
     @property
     def id(self) -> str:
-        """Readable, with a hash of all settings: the name of its file."""
+        """The readable name of its file, with a hash of all settings."""
         shown = [str(v) for k, v in self.settings if k in READABLE]
         text = json.dumps([self.study, self.settings], sort_keys=True)
         digest = hashlib.sha256(text.encode()).hexdigest()[:10]
@@ -45,14 +45,14 @@ class Cell:
 
     @property
     def seed(self) -> int:
-        """From the settings alone, so the order of work changes nothing."""
+        """The seed, which depends only on the settings, not on the order of work."""
         text = json.dumps([self.study, self.settings], sort_keys=True)
         return int(hashlib.sha256(text.encode()).hexdigest()[:8], 16) % 2**31
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a cell found: a flat row of plain values, and arrays for pictures."""
+    """The result of a cell: a flat row of plain values, and arrays for figures."""
 
     row: Mapping[str, Any]
     arrays: Mapping[str, np.ndarray]
@@ -112,5 +112,44 @@ class Study(Protocol):
         ...
 
     def run(self, cell: Cell) -> Outcome:
-        """Compute one cell; nothing but its settings may matter."""
+        """Compute one cell; the result may depend only on its settings."""
         ...
+
+
+@runtime_checkable
+class DerivedStudy(Protocol):
+    """An experiment whose cells are computed from outcomes of another study.
+
+    If only its own code changes, the other study need not run again. Its `cells` has a
+    cell only once the outcome that it needs is stored.
+    """
+
+    @property
+    def name(self) -> str:
+        """What the command line calls it."""
+        ...
+
+    @property
+    def title(self) -> str:
+        """What it is, with the paper's labels."""
+        ...
+
+    @property
+    def fits(self) -> Study:
+        """The study that it is computed from."""
+        ...
+
+    def cells(self, scale: Scale, store: Any) -> list[Cell]:
+        """All cells known so far, those of the other study included."""
+        ...
+
+    def source(self, cell: Cell) -> Cell:
+        """The cell of the other study that this one needs."""
+        ...
+
+    def derive(self, cell: Cell, fit: Outcome) -> Outcome:
+        """Compute one cell from the outcome of its source."""
+        ...
+
+
+AnyStudy = Study | DerivedStudy

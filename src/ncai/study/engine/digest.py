@@ -1,10 +1,10 @@
-"""The digest of a result: a hash of what the code that it depends on means.
+"""The digest of a result: a hash of the meaning of the code that computed it.
 
 Starting from the functions that compute a result, every function, class and constant
 that they reach by name is hashed on its syntax tree, without docstrings, comments,
 annotations, messages of errors, import lines and names of modules. So moving a
-function, rewording a docstring or deleting something that nobody calls keeps the
-digest; another formula, constant or default that is used changes it.
+function, rewording a docstring or deleting unused code keeps the digest; changing a
+formula, constant or default that is used changes it.
 
 Methods and fields of a class count only if code that is reached uses an attribute of
 their name, because the syntax tree does not say which class an object has.
@@ -20,9 +20,10 @@ from pathlib import Path
 from typing import Any
 
 import ncai
+from ncai.study.engine import DerivedStudy
 
 SOURCE = Path(ncai.__file__).parent
-# Packages that decide no number: what they do is left out.
+# Packages that do not affect numbers, so the digest leaves them out.
 WITHOUT = (
     "ncai.runtime",
     "ncai.interop",
@@ -71,11 +72,17 @@ def _meaning(entries: tuple[Place, ...], folders: tuple[Path, ...]) -> str:
 
 @functools.cache
 def digest_of_study(study: object) -> str:
-    """Of the code that computes a cell of a study; the cell has its own settings."""
+    """Of the code that computes a cell of a study; the cell has its own settings.
+
+    That of a study which is computed from another one includes the other's.
+    """
     kind = type(study)
     if not kind.__module__.startswith("ncai."):  # such as the toy of a test
         return ""
-    return digest_of([(kind.__module__, f"{kind.__name__}.run")])
+    if not isinstance(study, DerivedStudy):
+        return digest_of([(kind.__module__, f"{kind.__name__}.run")])
+    own = digest_of([(kind.__module__, f"{kind.__name__}.derive")])
+    return _short_hash(own + digest_of_study(study.fits))
 
 
 def _short_hash(text: str) -> str:

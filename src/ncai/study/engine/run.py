@@ -1,4 +1,4 @@
-"""Run what is missing of a study: in this process, on this machine's cores, or by Dask.
+"""Run the missing cells of a study: in this process, on several cores, or with Dask.
 
 All three look alike to the runner: an executor of `concurrent.futures`, and the number
 of cells that it can take at a time.
@@ -17,12 +17,12 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from ncai.runtime.jax_setup import ONE_THREAD
-from ncai.study.engine import Cell, Scale, Study
+from ncai.study.engine import AnyStudy, Cell, DerivedStudy, Outcome, Scale
 from ncai.study.engine.digest import digest_of_study
 from ncai.study.engine.store import Store
 from ncai.study.registry import STUDIES
 
-# How often a cell may take its worker down with it, for lack of memory, say.
+# How often the worker of a cell may die, for example because memory runs out.
 MOST_DEATHS = 2
 # Workers may join a Dask scheduler at any time: how often to look, in seconds.
 LOOK_EVERY = 5.0
@@ -45,7 +45,7 @@ class Finished(NamedTuple):
 
 
 class Watcher:
-    """Told what happens during a run; this one does not care."""
+    """Receives the events of a run; this base class ignores them."""
 
     def known(self, cells: list[Cell], missing: list[Cell], slots: int) -> None:
         """These are all cells so far; the missing ones run, or wait."""
@@ -58,13 +58,13 @@ class Watcher:
 
 
 def run_cell(cell: Cell, folder: str, without_stale: bool = False) -> Finished:
-    """Compute a cell and store it: what workers call."""
+    """Compute a cell and store it; workers call this function."""
     store = Store(Path(folder), without_stale)
     started = time.monotonic()
     if store.is_done(cell):  # another worker was quicker
         return Finished(cell, None, 0.0)
     try:
-        outcome = STUDIES[cell.study].run(cell)
+        outcome = _compute(cell, store)
     except Exception:
         message = traceback.format_exc()
         store.save_failure(cell, message)
@@ -74,15 +74,26 @@ def run_cell(cell: Cell, folder: str, without_stale: bool = False) -> Finished:
     return Finished(cell, None, seconds)
 
 
+def _compute(cell: Cell, store: Store) -> Outcome:
+    study = STUDIES[cell.study]
+    if not isinstance(study, DerivedStudy):
+        return study.run(cell)
+    source = study.source(cell)
+    fit = store.load(source)
+    if fit is None:
+        raise RuntimeError(f"{cell.id} needs the fit {source.id}, which is not there.")
+    return study.derive(cell, fit)
+
+
 def run_study(
-    study: Study,
+    study: AnyStudy,
     scale: Scale,
     store: Store,
     jobs: int = 1,
     scheduler: str | None = None,
     watcher: Watcher | None = None,
 ) -> list[Cell]:
-    """Run every cell that is not done; returns those that failed.
+    """Run every cell that is not done; return those that failed.
 
     What cells find may ask for more cells (hyper-parameters selected on the first
     split, say), so the list is asked for again whenever a worker would be idle.
@@ -90,15 +101,15 @@ def run_study(
     Args:
         study: what to run.
         scale: how large.
-        store: where outcomes are, and go.
+        store: the results.
         jobs: processes on this machine; 0 runs in this one.
         scheduler: address of a Dask scheduler, instead of `jobs`.
-        watcher: told what happens.
+        watcher: receives the events of the run.
     """
     watcher = watcher or Watcher()
     failed: dict[str, Cell] = {}
     store.drop_leftovers()
-    # Nothing to do needs no workers, nor a scheduler that answers.
+    # If there is nothing to do, no workers and no scheduler are needed.
     if all(store.is_done(cell) for cell in study.cells(scale, store)):
         watcher.known(study.cells(scale, store), [], 0)
         return []
@@ -125,7 +136,7 @@ def run_study(
 def _execute(
     found: Workers, more: Callable[[], list[Cell]], store: Store, watcher: Watcher
 ) -> Iterator[Finished]:
-    """No more at a time than there are places, so what is out is what is running."""
+    """Submit at most as many cells as there are places, so that all of them run."""
     folder = str(store.folder.resolve())
     waiting, running = deque(more()), {}
     deaths: Counter[str] = Counter()
@@ -149,7 +160,7 @@ def _execute(
                 yield future.result()
                 continue
             deaths[cell.id] += 1
-            # A worker's death ends the whole pool: other cells are not to blame.
+            # The death of a worker ends the whole pool; the other cells did not fail.
             if isinstance(error, BrokenProcessPool) and deaths[cell.id] < MOST_DEATHS:
                 waiting.append(cell)
                 continue
@@ -164,7 +175,7 @@ def _error(future: Future) -> BaseException | None:
 
 
 def _lost(error: BaseException, cell: Cell, store: Store) -> Finished:
-    """The cell came to no end of its own: its worker died, or could not start."""
+    """Record that the worker of a cell died or could not start."""
     message = "".join(traceback.format_exception(error))
     store.save_failure(cell, message)
     return Finished(cell, message, 0.0)

@@ -1,4 +1,4 @@
-"""Results on disk: a small file for each fresh cell, and one pack of all others.
+"""Results on disk: a small file for each new cell, and one pack of all others.
 
 While a study runs, each cell leaves a JSON file (and an .npz where a figure needs
 arrays) in a folder of its study: they are there whole or not at all, so a run can be
@@ -45,11 +45,11 @@ class Store:
         return self.folder / cell.study / f"{cell.id}{ending}"
 
     def is_done(self, cell: Cell) -> bool:
-        """Whether its outcome is there."""
+        """Return whether the outcome of a cell is stored."""
         return self.record(cell) is not None
 
     def failure(self, cell: Cell) -> str | None:
-        """Traceback of its last failure, if it failed and has not been done since."""
+        """Return the traceback of a cell that failed and has not been done since."""
         path = self._path(cell, ".failed.txt")
         if self.is_done(cell) or not path.exists():
             return None
@@ -58,7 +58,7 @@ class Store:
     def save(
         self, cell: Cell, outcome: Outcome, seconds: float, digest: str = ""
     ) -> None:
-        """Arrays first: a row that is there has its arrays.
+        """Store an outcome, arrays first, so that every stored row has its arrays.
 
         Args:
             cell: what was computed.
@@ -88,7 +88,7 @@ class Store:
         self._path(cell, ".failed.txt").unlink(missing_ok=True)
 
     def save_failure(self, cell: Cell, traceback: str) -> None:
-        """Kept until the cell is done."""
+        """Store the traceback of a failure until the cell is done."""
         path = self._path(cell, ".failed.txt")
         path.parent.mkdir(parents=True, exist_ok=True)
         stamp = time.strftime("%Y-%m-%d %H:%M:%S")
@@ -96,26 +96,26 @@ class Store:
             Path(temporary).write_text(f"{stamp} {cell}\n{traceback}")
 
     def drop_leftovers(self) -> None:
-        """Remove what killed writers left: hidden files that nobody writes any more."""
+        """Remove hidden files that killed processes left behind."""
         long_ago = time.time() - LONGEST_WRITE
         for path in [*self.folder.glob(".*"), *self.folder.glob("*/.*")]:
             try:
                 if path.is_file() and path.stat().st_mtime < long_ago:
                     path.unlink()
-            except FileNotFoundError:  # its writer was quicker
+            except FileNotFoundError:  # its writer has finished
                 continue
 
     def record(self, cell: Cell) -> Record | None:
-        """All that is known of a cell but its arrays, or None if it is not done."""
+        """Return the record of a cell without its arrays, or None if it is not done."""
         return self._fresh(cell) or self._packed(cell)
 
     def load_row(self, cell: Cell) -> dict | None:
-        """What it found without its arrays, or None."""
+        """Return the row of a cell without its arrays, or None."""
         record = self.record(cell)
         return None if record is None else record["row"]
 
     def load(self, cell: Cell) -> Outcome | None:
-        """What it found, or None."""
+        """Return the outcome of a cell, or None."""
         fresh = self._fresh(cell)
         if fresh is not None:
             try:
@@ -137,7 +137,7 @@ class Store:
         return float(record["seconds"])
 
     def stale(self, cell: Cell) -> dict[str, str] | None:
-        """Since when and why its outcome is not that of the present code."""
+        """Return since when and why a cell is stale; None if it is not."""
         record = self.record(cell)
         return None if record is None else record.get("stale")
 
@@ -201,7 +201,7 @@ class Store:
             return len(fresh)
 
     def mark(self, mark: Callable[[Record], dict[str, str] | None]) -> int:
-        """Give each packed record the mark that it is stale, or none; how many are."""
+        """Mark each packed record as stale or not; return how many are stale."""
         with self._locked():
             marked = {}
             for key, record in self.packed().items():
@@ -218,7 +218,7 @@ class Store:
                 file.write(json.dumps(records[key]) + "\n")
 
     def _write_arrays(self, fresh: list[Path]) -> None:
-        """Entries are in order and without dates: the same cells give the same file."""
+        """Write the arrays in order and without dates: equal cells give equal files."""
         entries: dict[str, bytes] = {}
         path = self.folder / ARRAYS
         if path.exists():
@@ -237,7 +237,7 @@ class Store:
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
-        """Only one process changes the pack; the folder's own lock leaves no file."""
+        """Lock the folder so that one process changes the pack; leaves no file."""
         import fcntl
         import os
 

@@ -39,14 +39,16 @@ from ncai.inference.posterior import (
 )
 from ncai.model.bnn_lv import Model, Variance
 from ncai.model.empirical_bayes import initial_priors
+from ncai.predictive.decomposition import PARTS
 from ncai.predictive.distribution import PredictiveDistribution
 from ncai.study.engine import Cell, Outcome, Scale
 from ncai.study.engine.store import Store
-from ncai.study.experiments.benchmark import (
-    BENCHMARK,
-    make_method,
+from ncai.study.experiments.fits import (
+    FITS,
+    log_likelihoods,
+    paper_method,
     rows_of,
-    validation_scores,
+    tighter_method,
 )
 from ncai.study.experiments.problems import (
     WEIGHT_DRAWS,
@@ -147,7 +149,7 @@ def _sampled(cell: Cell, known: KnownProblem) -> tuple[Posterior, SamplerReport,
     ).resolved("paper")
     training = Training(max_steps=cell["start_steps"])
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # the table tells it
+        warnings.simplefilter("ignore", UserWarning)  # the table shows it
         fit = method.fit(jax.random.key(cell.seed), known.model, known.data, training)
     assert fit.sampler is not None
     return fit.posterior, fit.sampler, "sampled here"
@@ -157,8 +159,8 @@ DATASET, DRAW = "depeweg", 0
 REFERENCE, DEFAULT = "hmc", "default"
 OWN_PRIORS = ("own", "own_2", "own_3")  # of the default: the same fit by other seeds
 LOW, HIGH, GRID_POINTS = -5.5, 5.5, 111
-MEASURES = ("entropy", "variance")
-PARTS = ("total", "aleatoric", "epistemic")
+MEASURES = ("entropy", "variance", "crps")
+NEEDED = tuple(f"{measure}_{part}" for measure in MEASURES for part in PARTS)
 METHOD_LABELS = {
     "mfvi": "MFVI",
     "ncai": "NCAI",
@@ -184,7 +186,7 @@ class DecompositionStudy:
 
     def cells(self, scale: Scale, store: Store) -> list[Cell]:
         """NCAI's selection in the benchmark; HMC; then each method by each prior."""
-        select = BENCHMARK.select_cell(scale, DATASET, "ncai")
+        select = FITS.select_cell(scale, DATASET, "ncai")
         cells = [
             select,
             Cell.of(self.name, method=REFERENCE, **SAMPLER_SIZES[scale.name]._asdict()),
@@ -193,7 +195,6 @@ class DecompositionStudy:
             "restarts": scale.restarts,
             "max_steps": scale.max_steps,
             "warm_start_steps": scale.warm_start_steps,
-            "plateau": scale.name == "paper",
             "weight_draws": 32 if scale.name == "smoke" else WEIGHT_DRAWS,
         }
         chosen = store.load_row(select)
@@ -228,7 +229,7 @@ class DecompositionStudy:
         return cells
 
     def run(self, cell: Cell) -> Outcome:
-        """Uncertainties over a grid of x, by entropy and by variance."""
+        """Uncertainties over a grid of x, by each measure."""
         known = known_problem(DATASET, DRAW)
         grid = np.linspace(LOW, HIGH, GRID_POINTS)[:, None]
         if cell["method"] == DEFAULT:
@@ -254,7 +255,7 @@ class DecompositionStudy:
 def _default(
     cell: Cell, known: KnownProblem, grid: np.ndarray
 ) -> tuple[PredictiveDistribution, dict]:
-    """`BNNLVRegressor()`, which is told nothing of the truth but the rows."""
+    """Fit `BNNLVRegressor()`, which knows nothing of the truth except the rows."""
     train = known.drawn.train
     model = BNNLVRegressor(
         n_restarts=cell["restarts"], max_steps=cell["max_steps"], random_state=cell.seed
@@ -272,9 +273,11 @@ def _approximation(cell: Cell, known: KnownProblem) -> tuple[WeightDraws, dict]:
         warm_start_steps=cell["warm_start_steps"],
     )
     points = (Point(*cell["point"]),) if cell["method"] == "ncai" else ()
-    method = make_method(cell["method"], cell["plateau"], points)
-    if cell["method"] == "marginal":
-        method = method.set_params(start="random")
+    method = (
+        tighter_method("marginal").set_params(start="random")
+        if cell["method"] == "marginal"
+        else paper_method(cell["method"], points)
+    )
     model = known.model
     if cell["weight_prior"] == "empirical":
         model = Model(
@@ -287,7 +290,8 @@ def _approximation(cell: Cell, known: KnownProblem) -> tuple[WeightDraws, dict]:
     fit = method.fit(jax.random.key(cell.seed), model, data, training)
     posterior = fit.posterior
     assert isinstance(posterior, GaussianPosterior)
-    scores = validation_scores(fit, known.drawn.valid)
+    scores = log_likelihoods(posterior, known.drawn.valid)
+    scores = np.where(fit.alive, scores, -np.inf)
     best = int(np.argmax(scores))
     kept = posterior.select(best)
     row = {
@@ -312,8 +316,8 @@ def load_outcomes(scale: Scale, store: Store) -> Found:
     reference, others = None, {}
     for cell in DECOMPOSITION.cells(scale, store):
         outcome = store.load(cell) if cell.study == DECOMPOSITION.name else None
-        if outcome is None:
-            continue
+        if outcome is None or not set(NEEDED) <= set(outcome.arrays):
+            continue  # not there, or of a version that had other measures
         if cell["method"] == REFERENCE:
             reference = outcome
         else:
@@ -353,7 +357,7 @@ def _comparable(measure: str, values: np.ndarray) -> np.ndarray:
 
 
 def tables(scale: Scale, store: Store) -> list[Table]:
-    """One for entropy, the paper's measure, and one for variance."""
+    """One for entropy, the paper's measure, one for variance and one for CRPS."""
     found = distances(scale, store)
     reference = load_outcomes(scale, store).reference
     if reference is None or found.empty:
@@ -366,7 +370,11 @@ def tables(scale: Scale, store: Store) -> list[Table]:
         f"of {row['num_draws']} draws, largest R-hat {row['max_rhat']:.3f}, smallest "
         f"effective sample size {row['min_ess']:.0f} ({verdict})."
     )
-    units = {"entropy": "entropy, nats", "variance": "standard deviations, units of y"}
+    units = {
+        "entropy": "entropy, nats",
+        "variance": "standard deviations, units of y",
+        "crps": "CRPS, units of y",
+    }
     out = []
     for measure in MEASURES:
         columns = (

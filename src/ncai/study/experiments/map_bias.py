@@ -1,20 +1,23 @@
 """`map-bias`: the joint mode of (W, Z) is far more likely than the truth, and worse."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 
 from ncai.inference.base import Training
-from ncai.inference.map import MAP
 from ncai.inference.posterior import GaussianPosterior
 from ncai.model.empirical_bayes import initial_priors
 from ncai.model.log_joint import log_joint
 from ncai.study.engine import Cell, Outcome, Scale
 from ncai.study.engine.store import Store
+from ncai.study.experiments.fits import paper_method
 from ncai.study.experiments.problems import (
     GROUND_TRUTH_SETS,
+    KnownProblem,
     cells_of,
     known_problem,
 )
@@ -39,33 +42,55 @@ class MapBias:
     def run(self, cell: Cell) -> Outcome:
         """The best of one start at the truth and the rest at random."""
         known = known_problem(cell["dataset"], cell["draw"])
-        drawn, data, model, truth = known
         training = Training(
-            num_restarts=cell["restarts"], max_steps=cell["max_steps"], start=truth
+            num_restarts=cell["restarts"],
+            max_steps=cell["max_steps"],
+            start=known.truth,
         )
-        method = MAP(plateau=True, rate_drops=0).resolved("paper")
-        fit = method.fit(jax.random.key(cell.seed), model, data, training)
+        method, key = paper_method("map"), jax.random.key(cell.seed)
+        fit = method.fit(key, known.model, known.data, training)
         posterior = fit.posterior
         assert isinstance(posterior, GaussianPosterior)
-        priors = initial_priors(jax.random.key(0), model)
-        value = jax.jit(lambda u: log_joint(model, data, u, priors))
-        at_modes = np.array(
-            [
-                float(value(jax.tree.map(lambda a, i=i: a[i], posterior.mean)))
-                for i in range(posterior.num_components)
-            ]
-        )
-        at_modes = np.where(fit.alive, at_modes, -np.inf)
-        best = int(np.argmax(at_modes))
-        mode = jax.tree.map(lambda a: a[best], posterior.mean)
+        mode = best_mode(known, posterior, fit.alive)
         row = {
-            "log_posterior_true": float(value(truth)),
-            "log_posterior_map": float(at_modes[best]),
-            "best_start": "truth" if best == 0 else "random",
-            "log_posterior_by_start": at_modes.tolist(),
-            "latent_std": float(np.sqrt(model.latent_variance.value)),
+            "log_posterior_true": float(mode.log_joint(known.truth)),
+            "log_posterior_map": float(mode.values[mode.best]),
+            "best_start": "truth" if mode.best == 0 else "random",
+            "log_posterior_by_start": mode.values.tolist(),
+            "latent_std": float(np.sqrt(known.model.latent_variance.value)),
         }
-        return Outcome(row, _picture(drawn, model, truth, mode))
+        return Outcome(row, _picture(known.drawn, known.model, known.truth, mode.point))
+
+
+class BestMode(NamedTuple):
+    """The most likely of several joint modes.
+
+    Args:
+        point: the mode.
+        best: its number.
+        values: log joint density at every mode; minus infinity at those that were lost.
+        log_joint: this density as a function.
+    """
+
+    point: Unknowns
+    best: int
+    values: np.ndarray
+    log_joint: Callable
+
+
+def best_mode(
+    known: KnownProblem, posterior: GaussianPosterior, alive: np.ndarray
+) -> BestMode:
+    """Compare the modes that MAP found by the log density of W, Z and the rows."""
+    priors = initial_priors(jax.random.key(0), known.model)
+    value = jax.jit(lambda u: log_joint(known.model, known.data, u, priors))
+    modes = [
+        jax.tree.map(lambda a, i=i: a[i], posterior.mean)
+        for i in range(posterior.num_components)
+    ]
+    values = np.where(alive, [float(value(mode)) for mode in modes], -np.inf)
+    best = int(np.argmax(values))
+    return BestMode(modes[best], best, values, value)
 
 
 def _picture(drawn, model, truth: Unknowns, mode: Unknowns) -> dict[str, np.ndarray]:

@@ -31,7 +31,14 @@ from ncai.inference.posterior import GaussianPosterior
 from ncai.model.bnn_lv import Model, Variance
 from ncai.predictive.distribution import PredictiveDistribution
 from ncai.predictive.target_map import TargetMap
-from ncai.stats.scores import average_log_likelihood, mpiw, picp, rmse
+from ncai.stats.knn import mutual_information
+from ncai.stats.scores import (
+    average_log_likelihood,
+    ks_statistic,
+    mpiw,
+    picp,
+    rmse,
+)
 from ncai.study.engine import Cell, Scale
 from ncai.types import Data, TrainingRows, Unknowns, WeightDraws
 
@@ -244,7 +251,7 @@ WEIGHT_DRAWS, LATENT_DRAWS = 256, 64
 def predictive_at(
     network, draws: WeightDraws, inputs, shift: float = 0.0, scale: float = 1.0
 ) -> PredictiveDistribution:
-    """Of the one output, in the units of training unless told to go back."""
+    """Predict the single output, in the units of training or in raw units."""
     return PredictiveDistribution(
         network=network,
         inputs=inputs,
@@ -301,9 +308,14 @@ def score(
 
 
 def latent_scores(posterior, problem: Problem, mean, std, seed) -> dict:
-    """What the paper measures of z."""
+    """What the paper measures of z.
+
+    Mutual information is the estimate as it is, which may be negative, and KS compares
+    the means of q(z_n) with samples of the prior, both as in the paper's text.
+    """
     train = problem.train
     prior_std = posterior.latent_prior_std()
+    samples = mean + std * np.random.default_rng(seed).standard_normal(mean.shape)
     found = diagnose_latents(
         train.inputs, train.targets, mean, std, prior_std, num_permutations=100
     )
@@ -315,12 +327,13 @@ def latent_scores(posterior, problem: Problem, mean, std, seed) -> dict:
         "prior_var_z": prior_std**2,
         "hz_mu_z": found.hz,
         "hz_reference": found.hz_reference,
-        "mi_x_mu_z": found.mi_x_mean,
-        "mi_x_z": found.mi_x_sample,
+        "mi_x_mu_z": mutual_information(train.inputs, mean),
+        "mi_x_z": mutual_information(train.inputs, samples),
         "mi_reference": found.mi_reference,
         "pc_x_mu_z": found.pc_x,
         "pc_y_mu_z": found.pc_y,
-        "ks": found.ks_sample,
+        "ks": ks_statistic(mean, prior_std, num_prior_samples=len(mean)).statistic,
+        "ks_sample": found.ks_sample,
         "js_qz_pz": found.js,
         "kl_pz_qz": found.kl_p_q,
         "kl_qz_pz": found.kl_q_p,

@@ -1,15 +1,13 @@
 """Tables of the benchmark and of its variants: ours beside the published numbers."""
 
-import numpy as np
-
 from ncai.study.engine import Scale
 from ncai.study.engine.store import Store
 from ncai.study.experiments.benchmark import (
     BENCHMARK,
-    FULL_LENGTH,
     LATENT_DIM,
     TIGHTER_BOUNDS,
 )
+from ncai.study.experiments.fits import FITS
 from ncai.study.experiments.problems import (
     DATASETS,
     METHODS,
@@ -100,6 +98,14 @@ HYPER_PARAMETERS = {
     "eps_x": "eps_x",
     "eps_y": "eps_y",
 }
+_WIDTHS = (
+    "the printed value does not fit the printed interval widths, which imply {} nats"
+)
+# Why some numbers are below the published ones; others are not known.
+REASONS = {
+    ("depeweg", "bnn"): _WIDTHS.format("-2.76"),
+    ("heavy_tail", "bnn"): _WIDTHS.format("-3.5"),
+}
 LATENT_DIM_METRICS = {
     "avg_ll_test": True,
     "rmse_test": False,
@@ -109,7 +115,6 @@ LATENT_DIM_METRICS = {
     "mi_x_mu_z": None,
     "js_qz_pz": None,
 }
-FULL_LENGTH_METRICS = ("avg_ll_test", "rmse_test", "picp95_test_percent")
 BOUND_LABELS = {"iwae": "importance-weighted, M = 8", "marginal": "z integrated out"}
 # Metric, and whether larger is better (None: neither).
 TIGHTER_BOUNDS_METRICS: dict[str, bool | None] = {
@@ -130,7 +135,8 @@ def tables(scale: Scale, store: Store) -> list[Table]:
         return []
     main = [_main_table(numbers, *told) for told in MAIN]
     summaries = [_summary(numbers, dataset) for dataset in DATASETS]
-    found = [*main, _selection(numbers, scale, store), *summaries]
+    more = [_fair(numbers), _worse(numbers), _selection(numbers, scale, store)]
+    found = [*main, *more, *summaries]
     return [table for table in found if table.rows]
 
 
@@ -186,12 +192,60 @@ def _summary(numbers: Numbers, dataset: str) -> Table:
     return Table(f"summary_{dataset}", title, columns, tuple(rows), PUBLISHED_NOTE)
 
 
+def _fair(numbers: Numbers) -> Table:
+    """What selection among restarts buys: the best by validation, and any of them."""
+    rows = []
+    for dataset in DATASETS:
+        cells = []
+        for method in METHODS:
+            best, anyone = (
+                numbers.entry(dataset, method, metric)
+                for metric in ("avg_ll_test", "avg_ll_test_any_restart")
+            )
+            cells.append(f"{best} / {anyone}" if best.count else "")
+        if any(cells):
+            rows.append((dataset, *cells))
+    columns = ("data set", *(LABELS[m] for m in METHODS))
+    title = "Test log-likelihood: best restart by validation / average restart"
+    note = (
+        "Ours, mean ± std over splits. On the first split NCAI chooses among 16 points "
+        "of its grid (8 on Heavy-Tail and Depeweg), the other methods among 1 to 3. "
+        "The average over all restarts at the chosen point owes nothing to a choice "
+        "among restarts."
+    )
+    return Table("fair_selection", title, columns, tuple(rows), note)
+
+
+def _worse(numbers: Numbers) -> Table:
+    """Where we are clearly below the published test log-likelihood, and why."""
+    rows = []
+    for dataset in DATASETS:
+        metric = "oracle_gap" if dataset in SYNTHETIC else "avg_ll_test"
+        for method in METHODS:
+            ours = numbers.entry(dataset, method, metric)
+            theirs = numbers.published_entry(dataset, method, metric)
+            if not (ours.count and theirs.count and ours.differs_from(theirs)):
+                continue
+            behind = ours.mean - theirs.mean
+            behind = behind if dataset in SYNTHETIC else -behind
+            if behind > 0:
+                reason = REASONS.get((dataset, method), "not known")
+                rows.append((dataset, LABELS[method], f"{behind:.3f}", reason))
+    columns = ("data set", "method", "behind by, nats", "reason")
+    title = "Clearly below the published test log-likelihood"
+    note = (
+        "By more than two pooled standard errors; on synthetic sets the gap to the "
+        "oracle is compared, because the draws differ."
+    )
+    return Table("worse_than_published", title, columns, tuple(rows), note)
+
+
 def _selection(numbers: Numbers, scale: Scale, store: Store) -> Table:
     """What the first split chose, with the paper's choice."""
     rows = []
     for dataset in DATASETS:
         for method in METHODS:
-            found = store.load_row(BENCHMARK.select_cell(scale, dataset, method))
+            found = store.load_row(FITS.select_cell(scale, dataset, method))
             if found is None:
                 continue
             cells = []
@@ -241,44 +295,6 @@ def latent_dim_tables(scale: Scale, store: Store) -> list[Table]:
         f"{MARK_NOTE}"
     )
     return [Table("latent_dim", LATENT_DIM.title, columns, tuple(rows), note)]
-
-
-def full_length_tables(scale: Scale, store: Store) -> list[Table]:
-    """A line for each set and method: steps, and what all of them change."""
-    full = Numbers.of(FULL_LENGTH, scale, store)
-    short = Numbers.of(BENCHMARK, scale, store)
-    if full.ours.empty:
-        return []
-    rows = []
-    for dataset in FULL_LENGTH.sets(scale):
-        for method in FULL_LENGTH.methods:
-            where = (dataset, method)
-            steps = short.values(*where, "steps"), full.values(*where, "steps")
-            if all(steps):
-                shown = [
-                    _change(short, full, where, metric)
-                    for metric in FULL_LENGTH_METRICS
-                ]
-                mean_steps = [f"{np.mean(list(of.values())):.0f}" for of in steps]
-                rows.append((dataset, LABELS[method], *mean_steps, *shown))
-    columns = ("data set", "method", "steps", "all steps", *FULL_LENGTH_METRICS)
-    note = (
-        "Steps are means, the warm start included. The other numbers are those of all "
-        "steps less those with the convergence stop, split by split: mean ± standard "
-        "error."
-    )
-    return [Table("full_length", FULL_LENGTH.title, columns, tuple(rows), note)]
-
-
-def _change(short: Numbers, full: Numbers, where: tuple[str, str], metric: str) -> str:
-    before, after = short.values(*where, metric), full.values(*where, metric)
-    changes = [after[split] - before[split] for split in after if split in before]
-    if not changes:
-        return "-"
-    if len(changes) == 1:
-        return f"{changes[0]:+.3f}"
-    error = np.std(changes, ddof=1) / np.sqrt(len(changes))
-    return f"{np.mean(changes):+.3f} ± {error:.3f}"
 
 
 def tighter_bounds_tables(scale: Scale, store: Store) -> list[Table]:

@@ -175,7 +175,7 @@ def bimodal_figure(scale: Scale, store: Store) -> Figure | None:
             jax.random.key(draw), (NUM_DRAWS, len(arrays["weight_mean"]))
         )
         weights = arrays["weight_mean"] + arrays["weight_std"] * noise
-        draws = WeightDraws(
+        draws = WeightDraws.equal(
             np.asarray(weights),
             np.sqrt(np.full((NUM_DRAWS, 1), known.model.noise_variance.value[0])),
             np.sqrt(np.full(NUM_DRAWS, float(known.model.latent_variance.value))),

@@ -10,7 +10,7 @@ from pathlib import Path
 import jinja2
 
 from ncai.runtime.atomic_write import replacing
-from ncai.study.engine import Scale, Study
+from ncai.study.engine import AnyStudy, Scale
 from ncai.study.engine.store import Store
 from ncai.study.output.claims import claims_table
 from ncai.study.output.figures import write_figures
@@ -84,7 +84,7 @@ def table_html(table: Table) -> str:
     )
 
 
-def state_of(study: Study, scale: Scale, store: Store) -> str:
+def state_of(study: AnyStudy, scale: Scale, store: Store) -> str:
     """How many cells are done, and how many of these are stale, with the reasons."""
     cells = study.cells(scale, store)
     done = [cell for cell in cells if store.is_done(cell)]
@@ -100,7 +100,7 @@ def _is_stale(state: str) -> bool:
     return "stale" in state
 
 
-def page_of_tables(studies: list[Study], scale: Scale, store: Store) -> str:
+def page_of_tables(studies: list[AnyStudy], scale: Scale, store: Store) -> str:
     """The claims and every table as one page of Markdown."""
     states = {study.name: state_of(study, scale, store) for study in studies}
     warning = "" if not any(map(_is_stale, states.values())) else STALE_NOTE
@@ -123,7 +123,7 @@ def write_text(path: Path, text: str) -> None:
         Path(temporary).write_text(text)
 
 
-def write_report(studies: list[Study], scale: Scale, store: Store) -> Path:
+def write_report(studies: list[AnyStudy], scale: Scale, store: Store) -> Path:
     """FOLDER/report.html: complete in itself, from the results so far."""
     store.folder.mkdir(parents=True, exist_ok=True)
     shown = []

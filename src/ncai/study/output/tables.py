@@ -68,7 +68,7 @@ class Entry:
         return f"{self.mean:.3f} ± {self.std:.3f}"
 
     def differs_from(self, other: "Entry") -> bool:
-        """By more than two pooled standard errors; no, where these are not known."""
+        """Whether they differ by over two pooled standard errors; False if unknown."""
         if math.isnan(self.std) or math.isnan(other.std):
             return False
         pooled = sum(e.std**2 / e.count for e in (self, other))
@@ -160,7 +160,7 @@ def pick(frame: pd.DataFrame, **values) -> pd.DataFrame:
 
 
 def done_cells(study, scale, store) -> list[tuple[Cell, dict]]:
-    """The study's own cells that are done, with their rows."""
+    """Return the finished cells of a study, with their rows."""
     found = ((cell, store.load_row(cell)) for cell in study.cells(scale, store))
     return [(c, row) for c, row in found if row is not None and c.study == study.name]
 
@@ -179,7 +179,7 @@ def tidy(study, scale, store, keep_lists: bool = False) -> pd.DataFrame:
 
 
 def side_by_side(ours: Entry, theirs: Entry, larger_is_better: bool | None) -> str:
-    """`ours (theirs)`; the better in bold, and a mark where they truly differ."""
+    """Return `ours (theirs)`: the better in bold, clear differences marked."""
     mark = DIFFERS if ours.differs_from(theirs) else ""
     own, other = f"{ours}{mark}", str(theirs)
     if not ours.count:
@@ -216,7 +216,7 @@ class Numbers:
         choice = {}
         if not frame.empty:
             for dataset in frame["dataset"].unique():
-                method = study.selected_method(scale, store, dataset)
+                method = study.fits.selected_method(scale, store, dataset)
                 if method is not None:
                     choice[str(dataset)] = method
             frame = pick(frame, phase="report")
