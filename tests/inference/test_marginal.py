@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy.stats import multivariate_normal, norm
 
+from helpers import regressor
 from ncai.inference.base import Training
 from ncai.inference.latents import (
     LatentPosterior,
@@ -35,7 +36,6 @@ from ncai.objectives.marginal_elbo import (
     smoothed_log_likelihood,
 )
 from ncai.types import Data, Unknowns
-from small_fits import regressor
 
 NUM_ROWS = 20
 RNG = np.random.default_rng(0)
@@ -211,6 +211,7 @@ def test_smoothed_likelihood_bounds_the_average_over_uncertain_noise(spread):
         assert bound == pytest.approx(exact, abs=0.1)
 
 
+@pytest.mark.usefixtures("well_compiled")
 def test_noise_that_rows_determine_has_a_narrow_posterior():
     rng = np.random.default_rng(0)
     x = rng.uniform(-1, 1, (200, 1))

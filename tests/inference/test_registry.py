@@ -9,12 +9,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from helpers import run
+from helpers import CONTRACTS, check, data, run
 from ncai import MAP, BNNLVRegressor, ModelFileError, TableModel, register
 from ncai.inference.base import GradientMethod
 from ncai.inference.registry import METHODS
 from ncai.runtime import arguments
-from small_fits import CONTRACTS, check, data
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)

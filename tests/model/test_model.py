@@ -16,12 +16,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import ncai
+from helpers import regressor
 from ncai.model.bnn_lv import Model, PriorState, Variance
 from ncai.model.latent_grid import outputs_at_nodes
 from ncai.model.log_joint import log_joint_terms
 from ncai.model.networks import ACTIVATIONS, MLP, FlatNetwork, Network
 from ncai.types import Data, Unknowns
-from small_fits import regressor
 
 
 def forward(weights, x, z, activation):

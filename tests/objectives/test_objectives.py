@@ -373,6 +373,7 @@ def test_one_sample_is_the_elbo():
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.usefixtures("well_compiled")
 @pytest.mark.parametrize("num_samples", [1, 6])
 def test_gradients_are_those_of_the_expected_bound(num_samples):
     """Doubly reparameterised ones agree on average with differences of the mean."""

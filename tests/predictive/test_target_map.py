@@ -19,9 +19,26 @@ from ncai.preprocessing.target_transforms import TargetTransform, log_inverse_sl
 from ncai.stats.scores import pit_uniformity
 from ncai.tables.inspect import learned_as
 from ncai.types import RawRows, WeightDraws
+from tests.conftest import compiling_well
 
-# The network of fits: z has a hidden layer of its own.
-NETWORK = MLP((50, 50), "silu", "last", (20,))
+# All fits have these settings and as many rows, so they share compiled programs. In the
+# network z has a hidden layer of its own.
+SETTINGS = {
+    "inference": Marginal(n_folds=2, n_weight_draws=32, n_latent_draws=32),
+    "network": MLP((10, 10), "silu", "last", (10,)),
+    "max_steps": 300,
+    "n_restarts": 4,
+    "random_state": 0,
+}
+NUM_ROWS = 200
+
+
+@pytest.fixture(scope="module", autouse=True)
+def computing_for_long():
+    """Fits of these sizes, and predictions of many rows, are worth good programs."""
+    with compiling_well():
+        yield
+
 
 # ----- Transformed --------------------------------------------------------------------
 
@@ -32,7 +49,7 @@ def linear_predictive(transform, num_draws=1, inputs=((-1.0,), (0.0,), (2.0,))):
     """t = shift + scale (x + noise): y is then known in closed form."""
     network = FlatNetwork(MLP(()), 1, 0, 1)
     weights = np.tile(network.flatten([_linear()]), (num_draws, 1))
-    draws = WeightDraws(
+    draws = WeightDraws.equal(
         np.asarray(weights, np.float32),
         np.full((num_draws, 1), LOG_NOISE, np.float32),
         np.ones(num_draws, np.float32),
@@ -173,16 +190,9 @@ def test_log_refuses_what_is_not_positive():
 
 def test_auto_chooses_log_where_it_is_right_and_saves_it(tmp_path):
     rng = np.random.default_rng(0)
-    x = rng.uniform(-2, 2, size=(120, 1))
-    y = np.exp(2 * x[:, 0] + 0.3 * rng.normal(size=120))
-    model = BNNLVRegressor(
-        inference=Marginal(validation_fraction=0.3),
-        network=MLP((5,), "silu", "last"),
-        target_transform="auto",
-        max_steps=300,
-        n_restarts=2,
-        random_state=0,
-    ).fit(x, y)
+    x = rng.uniform(-2, 2, size=(NUM_ROWS, 1))
+    y = np.exp(2 * x[:, 0] + 0.3 * rng.normal(size=NUM_ROWS))
+    model = BNNLVRegressor(target_transform="auto", **SETTINGS).fit(x, y)
     assert model.settings_.target_transform == "log"
     model.save(tmp_path / "model.ncai")
     again = BNNLVRegressor.load(tmp_path / "model.ncai")
@@ -195,7 +205,7 @@ def test_auto_chooses_log_where_it_is_right_and_saves_it(tmp_path):
 
 def test_a_tail_too_thin_to_show_is_not_all_there_is_to_a_mean():
     # One of 200 draws of W predicts 12 standard deviations out.
-    draws = WeightDraws(
+    draws = WeightDraws.equal(
         np.array([[0.0, 0.0, 0.0]] * 199 + [[12.0, 0.0, 0.0]], np.float32),
         np.full((200, 1), 0.1, np.float32),
         np.ones(200, np.float32),
@@ -260,16 +270,9 @@ def test_moments_densities_and_draws_beyond_the_bounds_agree():
 
 def test_far_from_the_data_moments_and_quantiles_tell_the_same_story():
     rng = np.random.default_rng(0)
-    x = rng.uniform(-2, 2, size=(80, 1))
-    y = np.exp(x[:, 0] + 0.3 * rng.normal(size=80))
-    model = BNNLVRegressor(
-        inference=Marginal(n_folds=2),
-        network=NETWORK,
-        target_transform="log",
-        max_steps=200,
-        n_restarts=4,
-        random_state=0,
-    ).fit(x, y)
+    x = rng.uniform(-2, 2, size=(NUM_ROWS, 1))
+    y = np.exp(x[:, 0] + 0.3 * rng.normal(size=NUM_ROWS))
+    model = BNNLVRegressor(target_transform="log", **SETTINGS).fit(x, y)
     far = model.predict_dist([[20.0]])
     draws = far.sample(20_000, seed=0)[:, 0]
     assert far.mean()[0] == pytest.approx(draws.mean(), rel=0.1)
@@ -294,7 +297,7 @@ def gaussian(outputs=1, transform=None, step=STEP, inputs=INPUTS, noise=NOISE):
         "input": np.ones((1, outputs), np.float32),
         "latent": np.zeros((0, outputs), np.float32),
     }
-    draws = WeightDraws(
+    draws = WeightDraws.equal(
         np.asarray(network.flatten([layer]), np.float32)[None],
         np.full((1, outputs), noise, np.float32),
         np.ones(1, np.float32),
@@ -433,11 +436,12 @@ def test_samples_are_values_with_their_probabilities():
     )
 
 
-def test_the_split_adds_up_to_the_variance():
-    parts = gaussian().decompose()
-    np.testing.assert_allclose(parts.total, gaussian().variance())
+def test_the_split_is_of_y_before_rounding():
+    parts = gaussian().decompose("variance")
+    np.testing.assert_allclose(parts.total, truth().var(), rtol=2e-3)
     np.testing.assert_allclose(parts.aleatoric + parts.epistemic, parts.total)
-    # Entropies are those of y before it was rounded.
+    crps = gaussian().decompose("crps")
+    np.testing.assert_allclose(crps.total, truth().std() / np.pi**0.5, rtol=2e-3)
     np.testing.assert_allclose(
         gaussian().decompose("entropy").total, truth().entropy(), atol=2e-3
     )
@@ -496,20 +500,13 @@ def test_an_output_that_is_not_rounded_keeps_its_density():
 @pytest.fixture(scope="module")
 def counts():
     rng = np.random.default_rng(5)
-    x = rng.uniform(-1, 1, size=(200, 1))
+    x = rng.uniform(-1, 1, size=(NUM_ROWS, 1))
     return x, rng.poisson(np.exp(1 + x[:, 0])).astype(float)
 
 
 @pytest.fixture(scope="module")
 def fitted(counts):
-    model = BNNLVRegressor(
-        inference=Marginal(n_folds=2, n_weight_draws=32, n_latent_draws=32),
-        network=NETWORK,
-        max_steps=300,
-        n_restarts=4,
-        random_state=0,
-    )
-    return model.fit(*counts)
+    return BNNLVRegressor(**SETTINGS).fit(*counts)
 
 
 def test_counts_are_predicted_as_counts(fitted, counts, tmp_path):
@@ -543,8 +540,18 @@ def test_counts_are_never_negative(fitted):
     assert np.isneginf(predictive.log_prob(-1.0)).all()
     mass = sum(np.exp(predictive.log_prob(float(k))) for k in range(60))
     np.testing.assert_allclose(mass, 1, atol=1e-3)
-    drawn = predictive.sample(4000)
-    np.testing.assert_allclose(predictive.variance(), drawn.var(axis=0), rtol=0.25)
+    # E[y^2] = sum of (2 k + 1) P(y > k): tails are heavy, so samples would not do.
+    counts = np.arange(400.0)
+    above = np.stack([predictive.prob_above(k) for k in counts], axis=1)
+    mean, square = above.sum(axis=1), above @ (2 * counts + 1)
+    np.testing.assert_allclose(predictive.mean(), mean, rtol=0.01)
+    np.testing.assert_allclose(predictive.variance(), square - mean**2, rtol=0.03)
+    for row in (0, 19):
+        drawn = predictive[row].sample(20_000)
+        for count in (2, 5, 10):
+            share = above[row, count]
+            error = np.sqrt(share * (1 - share) / drawn.size)
+            assert (drawn > count).mean() == pytest.approx(share, abs=4 * error + 1e-4)
 
 
 def test_the_lowest_value_is_0_or_above_where_none_is_negative():
@@ -563,14 +570,7 @@ def test_coverage_of_counts_is_that_of_their_level(fitted):
 
 
 def test_smooth_predicts_what_was_rounded(counts):
-    model = BNNLVRegressor(
-        inference=Marginal(n_folds=2),
-        network=NETWORK,
-        max_steps=50,
-        n_restarts=2,
-        rounding="smooth",
-        random_state=0,
-    ).fit(*counts)
+    model = BNNLVRegressor(rounding="smooth", **SETTINGS).fit(*counts)
     samples = model.predict_dist(counts[0][:5]).sample(50)
     assert not np.array_equal(samples, np.round(samples))
 
@@ -594,7 +594,7 @@ def test_far_out_the_mass_of_a_value_is_that_of_z_however_narrow_the_noise():
         "latent": np.ones((1, 1), np.float32),
     }
     weights = np.asarray(network.flatten([layer]), np.float32)
-    draws = WeightDraws(
+    draws = WeightDraws.equal(
         np.tile(weights, (64, 1)),
         np.full((64, 1), 0.01, np.float32),
         np.ones(64, np.float32),
@@ -606,7 +606,7 @@ def test_far_out_the_mass_of_a_value_is_that_of_z_however_narrow_the_noise():
         inputs=np.zeros((4, 1)),
         draws=draws,
         target_map=replace(linear, lattice=lattice),
-        num_latent_draws=8,
+        num_latent_draws=16,
         single_output=True,
     )
     y = np.array([0.0, 3.4, -4.0, 4.8])
@@ -652,7 +652,7 @@ def scattered(name, steps=(1.0,)):
         }
         for bias in BIASES
     ]
-    draws = WeightDraws(
+    draws = WeightDraws.equal(
         np.stack([np.asarray(network.flatten([tree])) for tree in trees]),
         np.tile(NOISES[:, None], outputs).astype(np.float32),
         np.ones(len(BIASES), np.float32),
@@ -711,11 +711,14 @@ def test_moments_are_those_of_the_rounded_variable(name):
         single_output=True,
     )
     assert np.abs(before.mean() - mean).max() > 0.02
-    # The parts of the variance add up to that of the rounded variable.
-    for options in ({}, {"num_weight_draws": 4, "num_latent_draws": 1}):
-        parts = predictive.decompose("variance", **options)
-        np.testing.assert_array_equal(parts.total, predictive.variance())
+    # The parts are those of the variable before rounding.
+    for measure in ("variance", "crps"):
+        parts, others = predictive.decompose(measure), before.decompose(measure)
+        np.testing.assert_allclose(parts.total, others.total, rtol=1e-4)
+        np.testing.assert_allclose(parts.epistemic, others.epistemic, rtol=1e-4)
         np.testing.assert_allclose(parts.aleatoric + parts.epistemic, parts.total)
+    total = predictive.decompose("variance").total
+    np.testing.assert_allclose(total, before.variance(), rtol=1e-4)
 
 
 @pytest.mark.parametrize("name", TRANSFORMS)

@@ -1,4 +1,4 @@
-"""From rows in the units of training to a fitted posterior: train, then choose."""
+"""Train restarts on rows in the units of training, and choose which predict."""
 
 import time
 import warnings
@@ -20,15 +20,15 @@ from ncai.types import TrainingRows, Unknowns
 
 @dataclass(frozen=True)
 class FitTask:
-    """What a fit is made of, beside its rows.
+    """Everything that a fit needs except its rows.
 
     Args:
         settings: resolved and checked.
-        network: f, of definite size.
-        seed: of everything random.
-        start: a start by value for all rows, if one is given.
+        network: f, with known sizes.
+        seed: seed of all random numbers.
+        start: a start given as values for all rows, if there is one.
         on_progress: called after each chunk of steps.
-        trial: a shorter fit to the same rows, whose restarts may be chosen too.
+        trial: the trial fit to the same rows, whose restarts may join the mixture.
     """
 
     settings: Settings
@@ -41,7 +41,7 @@ class FitTask:
 
 @dataclass(frozen=True)
 class Result:
-    """What a fit hands to the estimator."""
+    """The result of a fit, for the estimator."""
 
     posterior: Posterior
     fit: Fit
@@ -61,7 +61,7 @@ def fit_rows(
     started = time.monotonic()
     settings = task.settings
     key, _, score_key = jax.random.split(jax.random.key(task.seed), 3)
-    if task.trial is not None:  # other starts than those of the trial
+    if task.trial is not None:  # use other starts than the trial fit
         key = jax.random.fold_in(key, 1)
     holdout = plan_holdout(rows, settings, task.seed, valid)
     data = holdout.data(rows, settings.n_restarts)
@@ -110,7 +110,7 @@ def _warn_of_losses(fit: Fit) -> None:
 
 
 def _numbered(chosen: Choice, holdout: HoldOut) -> HeldOut | None:
-    """The held-out rows by their numbers among all rows, where they are among them."""
+    """Number held-out rows among all rows; None for the user's validation rows."""
     found = chosen.held_out
     if found is None or holdout.held_index is None:
         return found
@@ -118,7 +118,7 @@ def _numbered(chosen: Choice, holdout: HoldOut) -> HeldOut | None:
 
 
 def _without_padding(posterior: Posterior, num_rows: int) -> Posterior:
-    """Latents of the real rows only."""
+    """Return the posterior without the latents of padding rows."""
     if isinstance(posterior, GaussianPosterior):
         mean, scale = (
             part._replace(latents=part.latents[:, :num_rows])

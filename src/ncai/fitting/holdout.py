@@ -1,4 +1,4 @@
-"""Rows that restarts do not learn from: held out from all, or a fold from each."""
+"""Hold out rows: the same rows from all restarts, or a fold from each restart."""
 
 from dataclasses import dataclass
 
@@ -13,14 +13,14 @@ FEWEST_HELD_OUT = 5
 
 @dataclass(frozen=True)
 class HoldOut:
-    """Which rows train, and which judge what was trained.
+    """The training rows, and the held-out rows that score the restarts.
 
     Args:
         train_index: numbers of the rows that are trained on.
-        judges: the rows that judge: those held out, those that the user gave, or with
-            folds the training rows themselves; None if there are none.
-        held_index: numbers of the judging rows among all rows; None if the user gave
-            them.
+        judges: the rows that score restarts: held-out rows, the user's validation rows
+            or, with folds, all training rows (each scores only the restarts that held
+            it out); None if there are none.
+        held_index: numbers of these rows among all rows; None if the user gave them.
         folds: the fold of each training row; None without folds.
     """
 
@@ -30,14 +30,14 @@ class HoldOut:
     folds: np.ndarray | None = None
 
     def data(self, rows: TrainingRows, num_restarts: int) -> Data:
-        """What the restarts learn from; with folds each has row weights of its own."""
+        """Return the training data; with folds, each restart has its own weights."""
         data = to_data(rows.pick(self.train_index))
         if self.folds is None:
             return data
         return without_own_fold(data, self.folds, num_restarts)
 
     def judges_of(self, restart: int) -> np.ndarray:
-        """Which of the judging rows a restart did not learn from."""
+        """Return which of the held-out rows a restart did not train on."""
         assert self.judges is not None
         if self.folds is None:
             return np.ones(len(self.judges), bool)
@@ -47,7 +47,7 @@ class HoldOut:
 def plan_holdout(
     rows: TrainingRows, settings: Settings, seed: int, valid: TrainingRows | None
 ) -> HoldOut:
-    """Folds or a validation part, as the settings ask; `valid` takes their place."""
+    """Plan folds or a validation part, as the settings say; `valid` replaces both."""
     every = np.arange(len(rows))
     if valid is not None:
         return HoldOut(every, valid)
@@ -61,7 +61,7 @@ def plan_holdout(
 
 
 def num_judges(num_rows: int, settings: Settings, valid: object | None) -> int:
-    """How many rows could choose among fits."""
+    """Return how many rows can choose among fits."""
     if valid is not None:
         return len(valid)  # pyright: ignore[reportArgumentType]
     if settings.has_folds and num_rows >= FEWEST_HELD_OUT:
@@ -74,7 +74,7 @@ def num_judges(num_rows: int, settings: Settings, valid: object | None) -> int:
 def hold_out(
     num_rows: int, fraction: float, seed: int
 ) -> tuple[np.ndarray, np.ndarray]:
-    """Row numbers to train on and to hold out (none, if that would be too few)."""
+    """Return the row numbers to train on and to hold out (none if too few)."""
     num_held = round(fraction * num_rows)
     if num_held < FEWEST_HELD_OUT or num_rows - num_held < FEWEST_HELD_OUT:
         return np.arange(num_rows), np.arange(0)
@@ -83,17 +83,17 @@ def hold_out(
 
 
 def draw_folds(num_rows: int, num_folds: int, seed: int) -> np.ndarray:
-    """The fold of each row: equal parts, drawn with the seed."""
+    """Return the fold of each row: random folds of equal size."""
     return np.random.default_rng(seed).permutation(num_rows) % min(num_folds, num_rows)
 
 
 def fold_of(restart: int, folds: np.ndarray) -> int:
-    """The fold that a restart holds out."""
+    """Return the fold that a restart holds out."""
     return restart % (int(folds.max()) + 1)
 
 
 def without_own_fold(data: Data, folds: np.ndarray, num_restarts: int) -> Data:
-    """Rows whose weight is 0 for the restart that holds out their fold."""
+    """Set the weight of a row to 0 for each restart that holds out its fold."""
     weights = np.tile(np.asarray(data.row_weights), (num_restarts, 1))
     for restart, row_weights in enumerate(weights):
         row_weights[: len(folds)][folds == fold_of(restart, folds)] = 0
@@ -101,7 +101,7 @@ def without_own_fold(data: Data, folds: np.ndarray, num_restarts: int) -> Data:
 
 
 def padded_size(num_rows: int) -> int:
-    """The next size of a sparse list, at most an eighth more: 8, 16, 24, ..., 768, ...
+    """Round up to one of a few sizes, by at most an eighth: 8, 16, 24, ..., 768, ...
 
     Data of nearly the same size then share a compiled program.
     """
@@ -110,7 +110,7 @@ def padded_size(num_rows: int) -> int:
 
 
 def to_data(rows: TrainingRows) -> Data:
-    """Rows for JAX, padded with rows of weight 0."""
+    """Convert rows to JAX arrays, padded with rows of weight 0."""
     extra = padded_size(len(rows)) - len(rows)
 
     def pad(array):
@@ -121,7 +121,7 @@ def to_data(rows: TrainingRows) -> Data:
 
 
 def pad_start(start: Unknowns | None, index: np.ndarray) -> Unknowns | None:
-    """A start given for all rows, for the padded training rows."""
+    """Restrict a start for all rows to the training rows, and pad it."""
     if start is None:
         return None
     latents = np.asarray(start.latents)[..., index, :]

@@ -1,4 +1,4 @@
-"""From rows in the user's units to a fit: trials choose what is fitted in full."""
+"""Fit rows in the user's units: trial fits choose the transform and the network."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -24,19 +24,19 @@ from ncai.types import RawRows, Unknowns
 
 
 class Search:
-    """Short trials under each transform of y, by each network; then whole fits.
+    """Trial fits with each transform of y and each network, then complete fits.
 
-    The transform is that which gives the held-out rows the best density, in the units
-    of y: of trials, and of whole fits where trials are close. The network is the best
-    of trials under the best transform; the first where nothing can choose. Where
-    restarts are weighted, those of the trial stay among them: on small tables stopping
-    early can be best.
+    The transform with the best density of held-out rows, in the units of y, is used; if
+    trial fits are close, complete fits decide. The network is the best one in trial
+    fits with the best transform, or the first one if no rows can choose. With stacking
+    weights, the restarts of the trial fit stay in the mixture, because on small tables
+    it can be best to stop early.
 
     Args:
         settings: resolved and checked.
-        networks: those to choose among, the usual one first.
-        seed: of everything random.
-        start: a start by value for all rows, if one is given.
+        networks: the networks to choose among, the usual one first.
+        seed: seed of all random numbers.
+        start: a start given as values for all rows, if there is one.
         on_progress: called after each chunk of steps.
     """
 
@@ -55,7 +55,7 @@ class Search:
         self.on_progress = on_progress
 
     def run(self, rows: RawRows, valid: RawRows | None = None) -> Trial:
-        """The best fit, with the units that it was made in."""
+        """Return the best fit, with the transform and units that it was trained in."""
         started = time.monotonic()
         listed = candidates(rows, valid, self.settings, self.seed)
         networks = self.networks
@@ -79,17 +79,18 @@ class Search:
 
     @property
     def _keeps_trials(self) -> bool:
-        """Whether restarts of the trial may predict beside those of the whole fit."""
+        """Return whether restarts of the trial fit may join the final mixture."""
         return self.settings.has_folds and self.settings.keep == "weighted"
 
     def _trials(
         self, listed: list[Candidate], networks: Sequence[FlatNetwork]
     ) -> list[Trial]:
-        """Trials of every transform that may be best, by the best of the networks.
+        """Make a trial fit for each transform that may be best, with the best network.
 
-        The transforms are tried with the first network, others with the best transform;
-        if one of these wins, with all transforms that are close. After Ctrl-C there is
-        one trial, marked as interrupted: the best whole one, or what there is.
+        The first network is tried with all transforms, and the other networks with the
+        best transform. If another network wins, it is also tried with the transforms
+        that came close to the best. After Ctrl-C only one trial is returned, marked as
+        interrupted: the best complete one, or else the one that was interrupted.
         """
         settings = self.settings.for_trial(len(listed) * len(networks))
         done: list[Trial] = []
@@ -118,7 +119,7 @@ class Search:
         return trials
 
     def _whole_fits(self, trials: list[Trial], spent: float) -> Trial:
-        """Whole fits of the trials that are worth it; the best by held-out rows."""
+        """Make complete fits of the best trials; return the best on held-out rows."""
         if trials[0].result.fit.interrupted:
             return trials[0]
         settings, plans = self.settings, worth_a_whole_fit(trials)
@@ -139,7 +140,7 @@ class Search:
         return best
 
     def _whole_fit(self, trial: Trial, settings: Settings, named: bool) -> Trial:
-        """A fit of full length; the trial itself, if not a single step was made."""
+        """Make a complete fit; return the trial if there was no time for a step."""
         stage = WORDS[trial.candidate.scaling.transform.name] if named else None
         added = trial.result.fit if self._keeps_trials else None
         whole = self._fit(trial.candidate, trial.network, settings, stage, added)
@@ -155,16 +156,16 @@ class Search:
         stage: str | None = None,
         trial: Fit | None = None,
     ) -> Trial:
-        tell = self.on_progress
+        report = self.on_progress
         if stage is not None:
-            tell = _under_name(tell, stage)
-        task = FitTask(settings, network, self.seed, self.start, tell, trial)
+            report = _under_name(report, stage)
+        task = FitTask(settings, network, self.seed, self.start, report, trial)
         result = fit_rows(task, candidate.rows, candidate.valid)
         return judge(candidate, network, result)
 
 
 def _before_interrupt(done: list[Trial]) -> list[Trial]:
-    """The best whole trial before Ctrl-C; the one that it ended, if there is none."""
+    """Return the best trial completed before Ctrl-C, or else the interrupted one."""
     *whole, last = done
     return [_interrupted(worth_a_whole_fit(whole)[0]) if whole else last]
 
@@ -179,13 +180,13 @@ def _interrupted(trial: Trial) -> Trial:
 
 
 def _named_trial(trial: Trial) -> Trial:
-    """The same, its stages named as those of a trial."""
+    """Return the trial with "trial" in the names of its stages."""
     reasons = trial.result.fit.stop_reasons
     return _with_fit(trial, stop_reasons=[f"trial {reason}" for reason in reasons])
 
 
 def _under_name(on_progress: Callable[[Progress], None] | None, name: str):
-    """Report progress under a name of its own."""
+    """Return a callback that reports progress under this stage name."""
     if on_progress is None:
         return None
     return lambda progress: on_progress(replace(progress, stage=name))

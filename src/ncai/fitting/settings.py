@@ -1,4 +1,4 @@
-"""The settings of one fit: an estimator's arguments, resolved and checked once."""
+"""The settings of a fit: an estimator's arguments, resolved and checked."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
@@ -25,24 +25,24 @@ NOISE_MODES = ("empirical", "map", "variational")
 
 @dataclass(frozen=True)
 class Settings:
-    """What a fit is made with; every value is the one in use, none is left open.
+    """All settings of a fit; each has the value that is used.
 
     Args:
         method: the method with its own settings.
-        preset: what filled in the values that the user left open.
+        preset: the preset that gave the values that the user left out.
         latent_dim: number of latent inputs.
-        network: the network; one that offers choices has them made by held-out rows.
-        n_restarts: random starts.
+        network: the network; if it offers choices, held-out rows make them.
+        n_restarts: number of random starts.
         max_steps: limit on the steps of the main training.
         time_limit: seconds; None for no limit.
-        noise_variance: of the output, or how it is learned.
-        target_transform: of y; "auto" until held-out rows have chosen.
+        noise_variance: the variance of the output noise, or how it is learned.
+        target_transform: the transform of y; "auto" until held-out rows have chosen.
         rounding: how a rounded y is treated.
         keep: which restarts predict.
         standardize: whether X and y are scaled.
         progress: whether a progress bar is shown.
-        rounding_steps: the steps between values of a rounded y, one for each output;
-            known after a fit.
+        rounding_steps: the lattice step of a rounded y, one for each output; known
+            after a fit.
     """
 
     method: Method
@@ -61,8 +61,8 @@ class Settings:
     standardize: bool = setting(True, flag)
     progress: bool = setting(False, flag)
     rounding_steps: tuple[float, ...] = ()
-    # What follows: folds that the method offers; whether each restart holds out rows of
-    # its own; whether held-out rows set the width of learned noise.
+    # Derived settings: the number of folds, whether each restart holds out its own
+    # fold, and whether held-out rows recalibrate the learned noise.
     num_folds: int = field(init=False, repr=False)
     has_folds: bool = field(init=False, repr=False)
     recalibrates_noise: bool = field(init=False, repr=False)
@@ -83,7 +83,7 @@ class Settings:
         self._check_support()
 
     def _check_support(self) -> None:
-        """Refuse what the method cannot do."""
+        """Reject settings that the method does not support."""
         supports, name = self.method.supports, self.method.name
         most = supports.most_latents
         if most is not None and self.latent_dim > most:
@@ -106,7 +106,7 @@ class Settings:
 
     @classmethod
     def resolve(cls, params: Mapping[str, Any]) -> "Settings":
-        """An estimator's arguments with the preset filled in."""
+        """Resolve an estimator's arguments: fill in the values of the preset."""
         preset, latent_dim = params["preset"], params["latent_dim"]
         method = method_of(params["inference"], preset, latent_dim)
         values = method.presets[preset]
@@ -135,7 +135,7 @@ class Settings:
     # ----- What follows from them ----------------------------------------------------
 
     def for_trial(self, num_trials: int) -> "Settings":
-        """A quarter of the steps, the middle temperature, and one restart a fold."""
+        """Return settings for a trial fit: fewer steps, one restart for each fold."""
         limit = self.time_limit
         return replace(
             self,
@@ -146,7 +146,7 @@ class Settings:
         )
 
     def to_dict(self) -> dict[str, Any]:
-        """All settings by name, flat, for people and files; the method by its name."""
+        """Return all settings in a flat dict, with the method by its name."""
         own = {
             one.name: getattr(self, one.name)
             for one in fields(self)
@@ -167,7 +167,7 @@ class Settings:
 
 
 def _network(params: Mapping[str, Any], usual: MLP) -> Network:
-    """The user's network, or the preset's with the user's layers and activation."""
+    """Return the user's network, or the preset's with the user's layer arguments."""
     network, hidden, activation = (
         params[name] for name in ("network", "hidden", "activation")
     )

@@ -17,8 +17,8 @@ from ncai.fitting.settings import Settings
 from ncai.inference.posterior import Fit, GaussianPosterior, Posterior
 from ncai.training.driver import FitFailedError
 
-LEAST_SHARE = 1e-3  # of the mixture: what has less is left out
-WORST_GAP = 3.0  # nats a row behind the best on the same rows: training went astray
+LEAST_SHARE = 1e-3  # restarts with a smaller weight leave the mixture
+WORST_GAP = 3.0  # training failed if so many nats per row behind on the same rows
 BY_OBJECTIVE = "minus the final objective"
 BY_HELD_OUT = "average log-likelihood of the held-out rows"
 BY_FOLD = "average log-likelihood of the rows that a restart held out"
@@ -26,11 +26,12 @@ BY_FOLD = "average log-likelihood of the rows that a restart held out"
 
 @dataclass(frozen=True)
 class HeldOut:
-    """Log densities of rows by restarts that did not learn from them.
+    """Log densities of held-out rows, by restarts that did not train on them.
 
     Args:
-        rows: their numbers among the judging rows.
-        log_probs: of the mixture that predicts, in the units of training.
+        rows: the numbers of the rows among `HoldOut.judges`.
+        log_probs: log densities under the mixture that predicts, in the units of
+            training.
     """
 
     rows: np.ndarray
@@ -39,9 +40,10 @@ class HeldOut:
 
 @dataclass(frozen=True)
 class Choice:
-    """What predicts, and the score of each restart: higher is better.
+    """The posterior that predicts, and the score of each restart; higher is better.
 
-    `kept` holds the numbers of the restarts that predict, as the posterior has them.
+    `kept` holds the numbers of the restarts that predict, in the order of the
+    posterior.
     """
 
     posterior: Posterior
@@ -54,19 +56,18 @@ class Choice:
 def choose(
     fit: Fit, settings: Settings, key, holdout: HoldOut, num_trial_members: int = 0
 ) -> Choice:
-    """The restarts that predict.
+    """Choose the restarts that predict.
 
-    The score is the average log-likelihood of the held-out rows, with folds of those
-    that a restart did not see; without any it is minus the final value of the
-    objective.
+    The score of a restart is the average log-likelihood of the rows that it held out.
+    If no rows were held out, it is minus the final value of the objective.
 
     Args:
         fit: all restarts.
-        settings: how they are kept.
-        key: of draws of W.
-        holdout: the rows that judge.
-        num_trial_members: how many of the last restarts come from a short trial fit
-            (see `join_fits`).
+        settings: the settings of the fit, such as `keep`.
+        key: random key of the draws of W.
+        holdout: the held-out rows.
+        num_trial_members: how many of the last restarts come from a trial fit (see
+            `join_fits`).
     """
     posterior = fit.posterior
     if not isinstance(posterior, GaussianPosterior):
@@ -88,10 +89,10 @@ def choose(
 
 
 def _by_objective(fit: Fit, posterior: GaussianPosterior, settings: Settings) -> Choice:
-    """Nothing was held out: the training objective chooses."""
+    """Choose by the training objective, because no rows were held out."""
     values = fit.history["value"]
     scores = np.zeros(len(fit.alive))
-    if len(values):  # none, if the time limit left no time for a single step
+    if len(values):  # empty if the time limit ended before the first step
         scores = -np.asarray(values[-1], float)
     scores = _finite_scores(scores, fit, BY_OBJECTIVE)
     kept = np.array([np.argmax(scores)])
@@ -107,7 +108,7 @@ def _stack(
     settings: Settings,
     judge: Judge,
 ) -> Choice:
-    """Recalibrate the noise of each group, weight the groups, recalibrate them all."""
+    """Recalibrate the noise of groups, fit stacking weights, recalibrate again."""
     groups = np.arange(len(fit.alive)) if fit.groups is None else fit.groups
     found = recalibrate_groups(posterior, judge, groups, fit.alive, settings)
     posterior, log_probs = found.posterior, found.log_probs
@@ -141,7 +142,7 @@ def _name(holdout: HoldOut) -> str:
 
 
 def _finite_scores(scores: np.ndarray, fit: Fit, name: str) -> np.ndarray:
-    """Scores with minus infinity for restarts that were lost; one must be left."""
+    """Set the scores of lost restarts to minus infinity; raise if all were lost."""
     alive = fit.alive & np.isfinite(scores)
     if not alive.any():
         raise FitFailedError(
@@ -152,9 +153,9 @@ def _finite_scores(scores: np.ndarray, fit: Fit, name: str) -> np.ndarray:
 
 
 def join_fits(fit: Fit, trial: Fit) -> Fit:
-    """A fit with the restarts of a shorter one after its own.
+    """Append the restarts of a shorter fit to a fit.
 
-    In the history those ended early: they are NaN from there on.
+    In the history, the appended restarts are NaN after their last step.
     """
     long, short = fit.posterior, trial.posterior
     assert isinstance(long, GaussianPosterior)
@@ -186,11 +187,11 @@ def join_fits(fit: Fit, trial: Fit) -> Fit:
 
 
 def _far_behind(scores: np.ndarray, log_probs: np.ndarray) -> np.ndarray:
-    """Restarts that a mixture is better without, judged beside those on the same rows.
+    """Find restarts far behind others that were scored on the same rows.
 
-    In a log density one of many hardly shows; in a mean it does.
+    One such restart among many hardly affects the log density, but it spoils the mean.
     """
-    first_row = np.argmin(np.isnan(log_probs), axis=1)  # which rows a restart has
+    first_row = np.argmin(np.isnan(log_probs), axis=1)  # identifies a restart's rows
     scores = np.where(np.isfinite(scores), scores, -np.inf)
     best = np.array([scores[first_row == row].max() for row in first_row])
     with np.errstate(invalid="ignore"):
@@ -198,7 +199,7 @@ def _far_behind(scores: np.ndarray, log_probs: np.ndarray) -> np.ndarray:
 
 
 def group_shares(log_probs, groups: np.ndarray, row_weights) -> np.ndarray:
-    """Weights of restarts, equal within a group, that fit the held-out rows best."""
+    """Fit stacking weights that are equal for all restarts of a group."""
     names = np.unique(groups)
     by_group = np.stack(
         [mix(log_probs[groups == g], np.ones((groups == g).sum())) for g in names]
@@ -214,9 +215,9 @@ def group_shares(log_probs, groups: np.ndarray, row_weights) -> np.ndarray:
 def stacking_weights(
     log_probs: np.ndarray, row_weights: np.ndarray, num_steps: int = 500
 ) -> np.ndarray:
-    """Mixture weights of the restarts that maximise the held-out log-likelihood.
+    """Fit the mixture weights that maximise the log-likelihood of held-out rows.
 
-    By EM, from equal weights: the objective is concave.
+    The objective is concave, so EM from equal weights finds its maximum.
     """
     density = np.exp(log_probs - log_probs.max(axis=0))
     shares = np.full(len(log_probs), 1 / len(log_probs))

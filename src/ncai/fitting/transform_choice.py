@@ -1,7 +1,7 @@
-"""The choice of the transform of y: which to try, and which is best on held-out rows.
+"""Choose the transform of y: which ones to try, and which is best on held-out rows.
 
-Each transform has its own units of training, so that a fit under one is a `Candidate`
-with rows of its own; log densities in the units of y make them comparable.
+Each transform has its own units of training, so each `Candidate` has its own rows. Log
+densities in the units of y make the candidates comparable.
 """
 
 from dataclasses import dataclass
@@ -16,8 +16,8 @@ from ncai.preprocessing.rounding import Lattice
 from ncai.preprocessing.scaling import Scaling
 from ncai.types import ContinuousRows, RawRows, TrainingRows
 
-# Transforms whose trials are closer than so many standard errors are both fitted in
-# full: a quarter of the steps says little about which is best in the end.
+# Transforms whose trial fits differ by fewer standard errors are both fitted
+# completely, because a quarter of the steps does not show which is best in the end.
 CLOSE = 3.0
 
 
@@ -29,8 +29,8 @@ class Candidate:
         scaling: the transform, the rounding and the units of training.
         rows: the rows to fit, in these units.
         valid: the user's validation rows, in these units.
-        judges: the rows that may judge a fit, in the units of y: the validation rows,
-            or those to fit.
+        judges: the rows that may score a fit, in the units of y: the validation rows,
+            or else the rows to fit.
     """
 
     scaling: Scaling
@@ -41,7 +41,7 @@ class Candidate:
 
 @dataclass(frozen=True)
 class Trial:
-    """A fit of a candidate by one network.
+    """A fit of a candidate with one network.
 
     Args:
         candidate: the transform and its rows.
@@ -49,7 +49,7 @@ class Trial:
         result: the fit.
         log_probs: log densities of the held-out rows, in the units of y; None if there
             are none.
-        row_weights: of these rows.
+        row_weights: the weights of these rows.
     """
 
     candidate: Candidate
@@ -60,7 +60,7 @@ class Trial:
 
     @property
     def score(self) -> float:
-        """The average of the log densities."""
+        """The weighted average of the log densities."""
         if self.log_probs is None:
             return -np.inf
         return float(self.row_weights @ self.log_probs / self.row_weights.sum())
@@ -69,7 +69,7 @@ class Trial:
 def candidates(
     rows: RawRows, valid: RawRows | None, settings: Settings, seed: int
 ) -> list[Candidate]:
-    """One for each transform that may be best."""
+    """Return a candidate for each transform to try."""
     names = transforms_to_try(rows, valid, settings)
     rounding = Lattice.none(rows.targets.shape[1])
     if settings.rounding != "ignore":
@@ -93,7 +93,7 @@ def candidates(
 
 
 def _require_logarithms(rows: RawRows, rounding: Lattice, name: str) -> None:
-    """Refuse a y that has no logarithm; a rounded 0 stands for values above 0 too."""
+    """Reject a y without a logarithm; a rounded 0 is accepted, as y may be above 0."""
     smallest = rows.targets + 0.5 * rounding.step
     if not (smallest > 0).all() or (rows.targets < 0).any():
         raise ValueError(
@@ -105,19 +105,19 @@ def _require_logarithms(rows: RawRows, rounding: Lattice, name: str) -> None:
 def transforms_to_try(
     rows: RawRows, valid: RawRows | None, settings: Settings
 ) -> list[str]:
-    """That which was asked for; with "auto" y itself and the usual other."""
+    """Return the given transform; for "auto", "none" and the alternative for this y."""
     asked = settings.target_transform
     if asked != "auto":
         return [asked]
     if not num_judges(len(rows), settings, valid):
-        return ["none"]  # nothing to choose by
+        return ["none"]  # no rows can choose
     given = [rows] if valid is None else [rows, valid]
     positive = all((part.targets > 0).all() for part in given)
     return ["none", "log"] if positive else ["none", "yeo_johnson"]
 
 
 def judge(candidate: Candidate, network: FlatNetwork, result: Result) -> Trial:
-    """A fit, with the log densities of its held-out rows in the units of y."""
+    """Return a fit with the log densities of its held-out rows in the units of y."""
     found = result.held_out
     if found is None:
         return Trial(candidate, network, result, None, np.zeros(0))
@@ -127,8 +127,8 @@ def judge(candidate: Candidate, network: FlatNetwork, result: Result) -> Trial:
 
 
 def worth_a_whole_fit(trials: list[Trial]) -> list[Trial]:
-    """The best, and those that are not clearly behind it, best first."""
-    # One whose time was over before its first step says nothing.
+    """Return the best trial and those not clearly behind it, best first."""
+    # A trial that ran out of time before its first step has no information.
     ranked = sorted(trials, key=lambda t: (t.result.fit.num_steps == 0, -t.score))
     best = ranked[0]
     return [best, *(trial for trial in ranked[1:] if _is_close(best, trial))]

@@ -1,1 +1,1 @@
-"""The methods; each file reads: settings, initial value, fit."""
+"""The inference methods, one file each: settings, starting point, fit."""

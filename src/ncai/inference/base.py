@@ -1,7 +1,7 @@
-"""What every method is: a frozen object that holds its settings and can fit a model.
+"""The interface of a method: a frozen object with settings that can fit a model.
 
 A method is one file and one entry of `ncai.inference.registry`. The rest of the package
-asks it only what this interface offers, and tests for no class and no name.
+uses only this interface and never tests for the class or name of a method.
 """
 
 from abc import ABC, abstractmethod
@@ -39,13 +39,13 @@ class Supports:
     """What a method can do.
 
     Args:
-        folds: its restarts may each hold out rows of their own.
-        sampling: it draws chains from the posterior in place of training restarts, so
-            no rows are held out and nothing is chosen.
+        folds: each of its restarts may hold out its own fold.
+        sampling: it draws chains from the posterior instead of training restarts, so no
+            rows are held out and there is nothing to choose.
         most_latents: the largest latent_dim; None for any.
-        row_latents: its posterior has a z of its own for each training row.
-        exact_latents: z has its true posterior given W, or nearly so: it is then judged
-            by samples, since the means of a true posterior need not be Gaussian.
+        row_latents: its posterior includes a z for each training row.
+        exact_latents: z has (nearly) its exact posterior given W. Diagnostics then use
+            samples of z, because the means of an exact posterior need not be Gaussian.
         empirical_noise: the noise may be set by empirical Bayes.
     """
 
@@ -59,14 +59,14 @@ class Supports:
 
 @dataclass(frozen=True)
 class Preset:
-    """What a preset gives where the user leaves an argument None.
+    """The values that a preset gives to arguments that the user leaves None.
 
     Args:
         network: the network.
         n_restarts: random starts.
         max_steps: limit on the steps of the main training.
-        noise_variance: of the output.
-        target_transform: of y.
+        noise_variance: variance of the output noise.
+        target_transform: transform of y.
         rounding: how a rounded y is treated.
         keep: which restarts predict.
         method: values of the method's own settings, by name.
@@ -105,8 +105,8 @@ PAPER = Preset(
         "recalibrate_noise": False,
     },
 )
-# What works unattended: noise learned under a weak prior, a rate that falls at a
-# plateau, and a stop when that no longer helps.
+# Settings that work without tuning: noise learned under a weak prior, a learning rate
+# that falls at a plateau, and a stop when that no longer helps.
 DEFAULT = replace(
     PAPER,
     max_steps=20_000,
@@ -123,17 +123,18 @@ DEFAULT = replace(
 
 @dataclass(frozen=True)
 class Training:
-    """What a method is told about one training run, beside its own settings.
+    """The arguments of one training run, in addition to the method's own settings.
 
     Args:
-        num_restarts: starts from different random values, trained side by side.
+        num_restarts: number of random starts, trained in parallel.
         max_steps: limit on the steps of the main training.
-        warm_start_steps: steps of the deterministic network of the NCAI start.
-        settle_steps: steps for the scales alone, where the means of a start are given.
-        start: a start by value; None for the method's own.
-        fixed_noise: values of fixed noise, restart by restart in turn (a grid in one
-            run); if empty, the model's.
-        folded: whether each restart holds out rows of its own.
+        warm_start_steps: steps of NCAI's warm start, which trains the network at z = 0.
+        settle_steps: steps that train only the scales, if the means of a start are
+            given.
+        start: a start given as values; None for the method's own.
+        fixed_noise: values of fixed noise, which the restarts use in turn (a grid in
+            one run); if empty, the model's value.
+        folded: whether each restart holds out its own fold.
     """
 
     num_restarts: int = 10
@@ -146,7 +147,7 @@ class Training:
 
     @classmethod
     def of(cls, num_restarts: int, max_steps: int, **more) -> Self:
-        """A run whose first stages are in proportion to its steps."""
+        """Create a run whose first stages are proportional to `max_steps`."""
         return cls(
             num_restarts,
             max_steps,
@@ -160,19 +161,20 @@ class Training:
 class Method(FrozenParameters, ABC):
     """A method with its settings; one call gives a `Fit` with every restart.
 
-    A setting that is None has the value of the estimator's preset.
+    A setting that is None takes the value of the estimator's preset.
 
     Args:
         weight_variance: s_w, the prior variance of weights: a number or "empirical".
-        latent_variance: s_z, the prior variance of z: a number or "empirical" (which is
-            1 where z is integrated out: weights that multiply z do its work).
+        latent_variance: s_z, the prior variance of z: a number or "empirical". If z is
+            integrated out, "empirical" means 1, because the weights that multiply z can
+            scale it.
         variance_prior: shape and scale of the inverse-gamma prior on s_w and s_z.
         variance_form: "paper" or "exact" empirical Bayes.
         noise_prior: shape and scale of the inverse-gamma prior on the noise.
-        noise_starts: where learned noise begins, restart by restart in turn.
-        learning_rate: Adam's.
-        n_weight_draws: draws of W in a prediction.
-        n_latent_draws: values of z for each of them.
+        noise_starts: initial values of learned noise, which the restarts use in turn.
+        learning_rate: the learning rate of Adam.
+        n_weight_draws: number of draws of W in a prediction.
+        n_latent_draws: number of nodes of z for each draw of W.
     """
 
     name: ClassVar[str]
@@ -180,14 +182,14 @@ class Method(FrozenParameters, ABC):
     supports: ClassVar[Supports] = Supports()
     presets: ClassVar[Mapping[str, Preset]] = {"default": DEFAULT, "paper": PAPER}
 
-    # Settings that only some methods have; to the others this is what they are.
+    # Settings that only some methods have, with the values that hold for the others.
     n_folds: ClassVar[int | None] = 0
     recalibrate_noise: ClassVar[bool | None] = False
     validation_fraction: ClassVar[float | None] = 0.0
     start: ClassVar[Any] = None
     n_chains: ClassVar[int] = 0
     n_draws: ClassVar[int] = 0
-    # What a step of training works out at once, for an estimate of memory.
+    # The size of one training step, for the estimate of memory.
     nodes_a_latent: ClassVar[int] = 1
     batch_rows: ClassVar[int | None] = None
 
@@ -198,8 +200,8 @@ class Method(FrozenParameters, ABC):
     noise_prior: tuple[float, float] | None = setting(None, inverse_gamma)
     noise_starts: tuple[float, ...] | None = setting(None, positive_numbers)
     learning_rate: float | None = setting(None, positive)
-    n_weight_draws: int = setting(1024, count())
-    n_latent_draws: int = setting(8, count())
+    n_weight_draws: int = setting(512, count())
+    n_latent_draws: int = setting(16, count())
 
     # ----- What a method must do -----------------------------------------------------
 
@@ -224,14 +226,14 @@ class Method(FrozenParameters, ABC):
         training: Training,
         driver: Driver | None = None,
     ) -> Fit:
-        """Go on from a posterior, perhaps with more rows: those come last in `data`."""
+        """Continue from a posterior; further rows, if any, come last in `data`."""
 
-    # ----- What it may refine --------------------------------------------------------
+    # ----- What a method may override ------------------------------------------------
 
     def resolved(self, preset: str) -> Self:
-        """The same method with every None filled by the preset.
+        """Return the method with every None replaced by the preset's value.
 
-        Where the user holds out rows from all restarts, there are no folds.
+        There are no folds if the user holds out the same rows from all restarts.
         """
         values = dict(self.presets[preset].method)
         if self.validation_fraction is not None:
@@ -246,11 +248,11 @@ class Method(FrozenParameters, ABC):
         return replace(self, **filled)
 
     def without_latents(self) -> "Method":
-        """The method that fits a plain BNN: this one, unless it differs in z alone."""
+        """Return the method for a plain BNN: this one, unless it differs only in z."""
         return self
 
     def for_trial(self) -> Self:
-        """The method of a short trial fit."""
+        """Return the method of a trial fit."""
         return self
 
     # ----- The model -----------------------------------------------------------------
@@ -260,7 +262,7 @@ class Method(FrozenParameters, ABC):
         network: FlatNetwork,
         noise_variance: float | str | Sequence[float] | np.ndarray,
     ) -> Model:
-        """The model that this method's priors and the output noise describe."""
+        """Build the model with this method's priors and the given output noise."""
         learned = isinstance(noise_variance, str)
         assert self.noise_prior is not None  # settings are resolved by now
         assert self.noise_starts is not None
@@ -292,7 +294,7 @@ class Method(FrozenParameters, ABC):
 
 
 def _shape_and_scale(prior: Sequence[float]) -> tuple[float, float]:
-    """Of an inverse-gamma distribution, as plain numbers."""
+    """Return shape and scale of an inverse-gamma distribution as plain numbers."""
     alpha, beta = prior
     return float(alpha), float(beta)
 
@@ -302,15 +304,15 @@ class GradientMethod(Method):
     """A method that trains restarts by gradient steps.
 
     Args:
-        schedule: "constant" (the paper's), or "cosine": in each stage the rate falls to
-            0, which takes far fewer steps; `plateau` is then not looked at.
+        schedule: "constant", as in the paper, or "cosine", which lowers the rate to 0
+            in each stage and needs far fewer steps; `plateau` then has no effect.
         plateau: stop when no restart improves any more, if that is before `max_steps`.
-        rate_drops: how often a restart's rate falls to a third at a plateau before the
-            restart counts as done.
-        validation_fraction: rows held out to choose among restarts, drawn with the
-            seed. They are not trained on. With fewer than 5 of them nothing is held
-            out, and the training objective chooses.
-        start: where the unknowns begin: a name that the method knows, or a dict with
+        rate_drops: how often the rate of a restart falls to a third at a plateau before
+            the restart counts as finished.
+        validation_fraction: share of the rows that is held out to choose among
+            restarts, drawn with the seed. If that is fewer than 5 rows, none are held
+            out and the training objective chooses.
+        start: the starting point: a name that the method knows, or a dict with
             "weights" (a vector, or the network's own pytree) and "latents" [N, K]; None
             for the method's own.
     """
@@ -329,21 +331,21 @@ class GradientMethod(Method):
             start_name(self.start, self.starts)
 
     def stage(self, name: str, objective: Any, training: Training, **changes) -> Stage:
-        """A stage of training with these settings."""
+        """Create a stage of training with these settings."""
         assert self.learning_rate is not None
         assert self.schedule is not None
         usual = {
             "max_steps": training.max_steps,
             "learning_rate": self.learning_rate,
             "schedule": self.schedule,
-            # Half way down its cosine a rate is too small to judge a plateau by.
+            # In the second half of a cosine the rate is too small to detect a plateau.
             "plateau": bool(self.plateau) and self.schedule == "constant",
             "rate_drops": self.rate_drops if self.plateau else 0,
         }
         return Stage(name, objective, **(usual | changes))
 
     def continued_stage(self, objective: Any, training: Training, **changes) -> Stage:
-        """A short stage at a low rate: the weights are nearly there."""
+        """Create a short stage at a low rate, for weights that are already trained."""
         assert self.learning_rate is not None
         usual = {
             "max_steps": max(training.max_steps // 5, 1),

@@ -1,10 +1,10 @@
-"""`hmc` and `hmc_marginal`: the No-U-Turn sampler (BlackJAX), the gold standard.
+"""`hmc` and `hmc_marginal`: the No-U-Turn sampler (BlackJAX), as a reference.
 
 `hmc` samples (W, Z); `hmc_marginal` samples W alone, with z integrated out by
-quadrature (one or two latent dimensions): fewer unknowns, and none of the strong
-dependence between W and Z, so it mixes better for the time it takes.
+quadrature (one or two latent dimensions). This has fewer unknowns and avoids the strong
+dependence between W and Z, so it mixes better in the same time.
 
-BlackJAX is imported when a sampler runs: it takes a while.
+BlackJAX is imported only when a sampler runs, because the import is slow.
 """
 
 import warnings
@@ -30,25 +30,27 @@ from ncai.training.driver import Driver, Progress
 from ncai.types import Data, Unknowns
 
 CHUNK_DRAWS = 25
-FEWEST_DRAWS = 4  # of which R-hat can be computed
+FEWEST_DRAWS = 4  # R-hat needs at least these
 NUM_NODES = 64  # of the quadrature over z, in each latent dimension
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Sampler(Method):
-    """Several NUTS chains, side by side.
+    """Several NUTS chains in parallel.
 
     Variances that the model sets by empirical Bayes are held at the values that the
     variational start found; learned noise is sampled.
 
     Args:
-        n_chains: chains, each from another start.
-        n_warmup: draws that tune step size and mass matrix, then are dropped.
+        n_chains: number of chains, each with its own start.
+        n_warmup: draws that tune the step size and the mass matrix and are then
+            discarded.
         n_draws: draws kept from each chain, at least 4.
         start_steps: steps of the variational start (NCAI's warm start, then a plain
-            ELBO), if the estimator's `max_steps` allows as many.
-        max_doublings: limit on a trajectory: 2 to this power leapfrog steps.
-        target_acceptance: what the step size is tuned for.
+            ELBO), or fewer if the estimator's `max_steps` is smaller.
+        max_doublings: limit on the length of a trajectory, as a power of 2 of leapfrog
+            steps.
+        target_acceptance: the acceptance rate that the step size is tuned for.
         start: None for the variational start, or values: see `GradientMethod`.
     """
 
@@ -75,14 +77,14 @@ class Sampler(Method):
         training: Training,
         driver: Driver | None = None,
     ) -> Fit:
-        """Draws from the posterior, with a report on how well they mixed."""
+        """Draw from the posterior, and report how well the chains mixed."""
         if not self.integrates_latents:
             _refuse_weights(model, data)
         driver = driver or Driver()
         start_key, *keys = jax.random.split(key, 3)
         position, priors = self._starts(start_key, model, data, training, driver)
         if driver.interrupted:
-            raise KeyboardInterrupt  # a start without a single draw is no fit
+            raise KeyboardInterrupt  # there is no fit before the first draw
         return self._sample(keys, model, data, position, priors, driver)
 
     def continue_from(
@@ -94,7 +96,7 @@ class Sampler(Method):
         training: Training,
         driver: Driver | None = None,
     ) -> Fit:
-        """Chains that begin at the last draws, tuned anew: the data may be others."""
+        """Continue from the last draws, with a new warm-up, as the data may differ."""
         del training
         if not isinstance(posterior, SamplePosterior):
             raise ValueError(f"{self.label} goes on from draws of a sampler alone.")
@@ -111,7 +113,7 @@ class Sampler(Method):
         return self._sample(keys, model, data, last, priors, driver or Driver())
 
     def _sample(self, keys, model, data, position, priors, driver: Driver) -> Fit:
-        """Warm-up and draws from these points."""
+        """Run the warm-up and draw, starting from these points."""
         from ncai.inference.nuts import Target
 
         rule = None
@@ -141,7 +143,7 @@ class Sampler(Method):
     def _starts(
         self, key, model: Model, data: Data, training: Training, driver: Driver
     ) -> tuple[Unknowns, PriorState]:
-        """A point for each chain, and variances shared by all."""
+        """Return a starting point for each chain, and variances shared by all."""
         steps = min(self.start_steps, training.max_steps)
         given = training.start
         method = NCAI0(
@@ -171,7 +173,7 @@ class Sampler(Method):
         return point, priors
 
     def _warm_up(self, target, position, warmup_key, driver, tell):
-        """Chains at typical points, and step sizes and metric tuned to them."""
+        """Run the warm-up, which tunes the step sizes and the metric."""
         from ncai.inference import nuts
 
         num_warmup = CHUNK_DRAWS * -(-max(self.n_warmup, CHUNK_DRAWS) // CHUNK_DRAWS)
@@ -197,7 +199,7 @@ class Sampler(Method):
         return nuts.finish_warmup(warm, self.target_acceptance)
 
     def _draw(self, target, state, tuned, draw_key, driver, tell):
-        """The draws, and a report on how well they mixed."""
+        """Return the draws, and a report on how well the chains mixed."""
         from ncai.inference import nuts
 
         positions, infos, functionals = [], [], []
@@ -239,7 +241,7 @@ class Sampler(Method):
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class HMC(Sampler):
-    """NUTS over W and z. Settings are those of `Sampler`."""
+    """NUTS over W and z. The settings are those of `Sampler`."""
 
     name: ClassVar[str] = "hmc"
     label: ClassVar[str] = "HMC"
@@ -249,7 +251,7 @@ class HMC(Sampler):
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class HMCMarginal(Sampler):
-    """NUTS over W, with z integrated out by quadrature. Settings are `Sampler`'s."""
+    """NUTS over W, with z integrated out; the settings are those of `Sampler`."""
 
     name: ClassVar[str] = "hmc_marginal"
     label: ClassVar[str] = "HMC, z integrated out"
@@ -261,7 +263,7 @@ class HMCMarginal(Sampler):
 
 
 def _refuse_weights(model: Model, data: Data) -> None:
-    """One z of a row seen twice is not two z: its likelihood would be squared."""
+    """Reject weights other than 0 and 1: a row of weight 2 would need two z."""
     weights = np.asarray(data.row_weights)
     if model.network.latent_dim and not np.isin(weights, (0, 1)).all():
         raise ValueError(

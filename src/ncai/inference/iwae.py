@@ -1,4 +1,4 @@
-"""`iwae`: W and z by the importance-weighted bound, for any number of latents."""
+"""`iwae`: the importance-weighted bound, for any number of latent dimensions."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -27,10 +27,11 @@ from ncai.types import Data
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class IWAE(TemperedMethod):
-    """A factorised Gaussian over W and z, the latter only proposing samples.
+    """A factorised Gaussian over W and z; q(z) serves only as importance proposal.
 
     Args:
-        n_latent_samples: samples of z a step, for one W; 1 is the ELBO.
+        n_latent_samples: samples of z per step, for one W; with 1 the bound is the
+            ELBO.
     """
 
     name: ClassVar[str] = "iwae"
@@ -63,7 +64,7 @@ class IWAE(TemperedMethod):
         training: Training,
         driver: Driver | None = None,
     ) -> Fit:
-        """One Gaussian for each restart."""
+        """Fit one Gaussian for each restart."""
         driver = driver or Driver()
         model = with_unit_latents(model)
         start_key, *state_keys = jax.random.split(key, 4)
@@ -85,7 +86,7 @@ class IWAE(TemperedMethod):
         training: Training,
         driver: Driver | None = None,
     ) -> Fit:
-        """Train on from a fit: short, and at a low rate."""
+        """Continue training from a fit, briefly and at a low rate."""
         driver = driver or Driver()
         model = with_unit_latents(model)
         old = with_latents_of(as_gaussian(posterior, self.label), data.inputs.shape[0])

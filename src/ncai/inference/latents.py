@@ -1,4 +1,4 @@
-"""p(z | x, y, W) for labelled rows, given draws or a Gaussian of the weights."""
+"""Infer z of labelled rows, p(z | x, y, W), from draws or a Gaussian of W."""
 
 from dataclasses import replace
 from typing import NamedTuple
@@ -39,10 +39,11 @@ def infer_latents(
     num_draws: int = 64,
     num_nodes: int | None = None,
 ) -> LatentPosterior:
-    """Z of rows whose y is known.
+    """Infer z of rows whose y is known.
 
-    Up to two dimensions: averaged over draws of W, each by quadrature. Beyond that:
-    q(z) is trained by some hundred steps with q(W) held.
+    For one or two dimensions, the moments come from quadrature for each draw of W and
+    are averaged over the draws. For more dimensions, q(z) is trained for a few hundred
+    steps with q(W) fixed.
     """
     if posterior.model.network.latent_dim <= LARGEST_DIM:
         return _by_quadrature(posterior, data, num_rows, seed, num_draws, num_nodes)
@@ -52,21 +53,23 @@ def infer_latents(
 def sample_latents(
     posterior: Posterior, data: Data, num_rows: int, seed: int, num_draws: int = 64
 ) -> Float[np.ndarray, "N K"]:
-    """A draw of z for each row whose y is known, of at most two dimensions.
+    """Draw z for each row whose y is known, for at most two latent dimensions.
 
-    From p(z | x, y, W) as it is, of any shape, each row with one of the draws of W.
+    The draws come from the exact p(z | x, y, W), with one of the draws of W for each
+    row.
     """
     posterior = _one_component(posterior)
-    draws = posterior.draw(jax.random.key(seed), num_draws)
+    draws = posterior.draw(jax.random.key(seed), num_draws).resampled(num_draws, seed)
     drawn = _latents_given(posterior.model, data, draws, seed)
     rows = np.arange(num_rows)
     return drawn[rows % len(drawn), rows]
 
 
 def sampled_latents(posterior: SamplePosterior, seed: int) -> Float[np.ndarray, "N K"]:
-    """A draw of z for each training row of a sampler that drew z beside W.
+    """Draw z for each training row from the draws of a sampler over (W, z).
 
-    Of one chain, whose z mean the same; each row with one of its draws of (W, z).
+    All come from one chain, because z is not comparable between chains; each row takes
+    the z of one draw of (W, z).
     """
     chain = np.asarray(posterior.samples.latents[int(np.argmax(posterior.shares))])
     length, rows = chain.shape[:2]
@@ -74,7 +77,7 @@ def sampled_latents(posterior: SamplePosterior, seed: int) -> Float[np.ndarray, 
 
 
 def _latents_given(model, data, draws, seed) -> Float[np.ndarray, "S N K"]:
-    """A draw of z for each draw of W and row, by quadrature."""
+    """Draw z for each draw of W and each row, by quadrature."""
     rule = _rule(model, None)
     keys = jax.random.split(jax.random.key(seed + 1), len(draws.weights))
     found = []
@@ -87,7 +90,7 @@ def _latents_given(model, data, draws, seed) -> Float[np.ndarray, "S N K"]:
 
 @jax.jit
 def _drawn(model, data, rule, draws, keys) -> Float[Array, "S N K"]:
-    """A node for each draw of W and row, by its probability, moved within its cell."""
+    """Draw a node for each draw of W and each row, and move it within its cell."""
     spacing = rule.nodes[-1, -1] - rule.nodes[-2, -1]
 
     def one(draw_and_key):
@@ -106,7 +109,7 @@ def _drawn(model, data, rule, draws, keys) -> Float[Array, "S N K"]:
 
 
 def _one_component(posterior: Posterior) -> Posterior:
-    """The restart or chain with the largest share: across them z means nothing."""
+    """Return the component with the largest share: z differs between components."""
     return posterior.select(int(np.argmax(posterior.shares)))
 
 
@@ -121,6 +124,7 @@ def _by_quadrature(
     model = posterior.model
     rule = _rule(model, num_nodes)
     draws = _one_component(posterior).draw(jax.random.key(seed), num_draws)
+    draws = draws.resampled(num_draws, seed)
     means, seconds = [], []
     for begin in range(0, data.inputs.shape[0], ROWS_AT_ONCE):
         part = jax.tree.map(lambda a, b=begin: a[b : b + ROWS_AT_ONCE], data)
@@ -136,7 +140,7 @@ def _by_quadrature(
 def _moments(
     model, data, rule, draws
 ) -> tuple[Float[Array, "N K"], Float[Array, "N K"]]:
-    """E[z] and E[z^2] over draws of W."""
+    """Return E[z] and E[z^2] over draws of W."""
 
     def one(draw):
         noise = NoiseMoments(2 * jnp.log(draw.noise_std), draw.noise_std**-2)
@@ -185,7 +189,7 @@ def _by_training(posterior, data, num_rows, seed, num_steps: int = 500):
 
 
 def _with_variances_held(model: Model) -> Model:
-    """Empirical Bayes off: the variances belong to the fit, not to these rows."""
+    """Turn empirical Bayes off: the variances of the fit apply to these rows too."""
 
     def held(variance: Variance) -> Variance:
         if variance.mode == "empirical":
@@ -207,11 +211,11 @@ def reconstruction_error(
     seed: int,
     num_draws: int = 256,
 ) -> np.ndarray:
-    """Mean over rows of E_q (y_n - f(x_n, z_n; W))^2, for each output (`eqn:recon`).
+    """Return the mean of E_q (y_n - f(x_n, z_n; W))^2, by output (`eqn:recon`).
 
-    W and z_n are drawn from the posterior, z_n from its own: the error of *repeating*
-    the training targets, where a prediction draws z from the prior. A sampler's z_n
-    stays with its W, since the two depend on each other.
+    W and z_n are both drawn from the posterior, so this is the error of
+    *reconstructing* the training targets; a prediction draws z from the prior instead.
+    For a sampler, z_n and W come from the same draw, because they depend on each other.
     """
     rows = len(latents.mean)
     part = jax.tree.map(lambda a: a[:rows], data)
@@ -219,7 +223,7 @@ def reconstruction_error(
     if isinstance(posterior, SamplePosterior):
         draws = posterior.draw(weight_key, num_draws)
         pairs = posterior.draw_latents(num_draws)
-        if pairs.shape[1] != rows:  # z was integrated out, or is not in the model file
+        if pairs.shape[1] != rows:  # z was integrated out or is not in the model file
             pairs = _latents_given(posterior.model, part, draws, seed)
         weights = jnp.asarray(draws.weights)
         return np.asarray(_pair_errors(posterior.model, part, weights, pairs), float)

@@ -28,8 +28,9 @@ from ncai.types import Data, Unknowns
 class MAP(GradientMethod):
     """Gradient descent on -log p(Y, W, Z | X) from several starts.
 
-    A start by value fills the first restarts, random points the rest (the paper's one
-    at the truth and nine random ones). Settings are those of `GradientMethod`.
+    Starts given as values are used for the first restarts, and random points for the
+    others (in the paper, one start at the truth and nine random ones). The settings are
+    those of `GradientMethod`.
     """
 
     name: ClassVar[str] = "map"
@@ -43,7 +44,7 @@ class MAP(GradientMethod):
         training: Training,
         driver: Driver | None = None,
     ) -> Fit:
-        """The modes found, as Gaussians of zero width."""
+        """Find one mode for each restart; return them as Gaussians of zero width."""
         driver = driver or Driver()
         point, priors = map_points(self, key, model, data, training, driver)
         return _points_fit(model, point, priors, driver)
@@ -57,7 +58,7 @@ class MAP(GradientMethod):
         training: Training,
         driver: Driver | None = None,
     ) -> Fit:
-        """Go on from the modes found."""
+        """Continue from the modes of a fit."""
         driver = driver or Driver()
         old = with_latents_of(as_gaussian(posterior, self.label), data.inputs.shape[0])
         keys = jax.random.split(key, old.num_components)
@@ -75,7 +76,7 @@ def map_points(
     training: Training,
     driver: Driver,
 ) -> tuple[Unknowns, PriorState]:
-    """One joint mode for each restart, and the variances that belong to it."""
+    """Find one joint mode for each restart, and the variances that belong to it."""
     keys = jax.random.split(key, training.num_restarts)
     start = random_points(keys, model, data.inputs.shape[0])
     given = training.start
@@ -96,7 +97,7 @@ def map_points(
 
 def _points_fit(model: Model, point: Unknowns, priors: PriorState, driver) -> Fit:
     scale = jax.tree.map(jnp.zeros_like, point)
-    # Learned noise stays a point too.
+    # Learned noise is a point estimate too.
     scale = scale._replace(log_noise_var=scale.log_noise_var[:, :0])
     count = point.weights.shape[0]
     shares = np.full(count, 1 / count)

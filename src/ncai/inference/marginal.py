@@ -23,10 +23,10 @@ from ncai.training.driver import Driver
 from ncai.training.step import LARGEST_GROUP, initial_state
 from ncai.types import Data
 
-BATCH_ROWS = 256  # what a step looks at: its cost then stays as rows grow
-REACH = 4.5  # prior standard deviations of z that the nodes cover each way
+BATCH_ROWS = 256  # rows per step, so that its cost does not grow with the data
+REACH = 4.5  # the nodes cover this many prior standard deviations of z each way
 NODES = 16  # in each dimension
-# Rows x nodes x restarts of a group: half a megabyte, which a core's cache holds.
+# Rows x nodes x restarts of a group: half a megabyte, which fits a core's cache.
 GROUP_VALUES = 2**17
 
 
@@ -34,11 +34,11 @@ GROUP_VALUES = 2**17
 class Marginal(TemperedMethod):
     """A factorised Gaussian over W; z is integrated out by quadrature, so K <= 2.
 
-    In other methods only penalties keep z from memorising the data; here there is no z
-    to do so, and the noise can be learned from the first step on.
+    In other methods only penalties keep z from memorising the data. Here no row has a z
+    that could do so, and the noise can be learned from the first step.
 
     Args:
-        n_mc_samples: Monte Carlo samples of W a step.
+        n_mc_samples: number of Monte Carlo samples of W per step.
     """
 
     name: ClassVar[str] = "marginal"
@@ -50,7 +50,7 @@ class Marginal(TemperedMethod):
         exact_latents=True,
         empirical_noise=False,
     )
-    # Chosen on held-out rows of training parts: see docs/measured/quality.md.
+    # Chosen on held-out rows of the training parts; see docs/measured/quality.md.
     presets: ClassVar[Mapping[str, Preset]] = {
         "paper": PAPER,
         "default": replace(
@@ -67,7 +67,7 @@ class Marginal(TemperedMethod):
                 "schedule": "cosine",
                 "temperature": (0.001, 0.1),
                 "noise_starts": (0.1,),
-                "latent_variance": 4.0,  # wide: f starts out steep in z
+                "latent_variance": 4.0,  # wide, so that f is steep in z at the start
                 "n_folds": 8,
                 "recalibrate_noise": True,
             },
@@ -87,7 +87,7 @@ class Marginal(TemperedMethod):
         training: Training,
         driver: Driver | None = None,
     ) -> Fit:
-        """One Gaussian over W for each restart, and none over z."""
+        """Fit one Gaussian over W for each restart, and none over z."""
         driver = driver or Driver()
         count = training.num_restarts
         batches, grouped = self._batches(model, data, training, count)
@@ -113,7 +113,7 @@ class Marginal(TemperedMethod):
         training: Training,
         driver: Driver | None = None,
     ) -> Fit:
-        """Train on from a fit: short, and at a low rate."""
+        """Continue training from a fit, briefly and at a low rate."""
         driver = driver or Driver()
         model = with_unit_latents(model)
         old = as_gaussian(posterior, self.label)
@@ -128,7 +128,7 @@ class Marginal(TemperedMethod):
         return gaussian_fit(model, state.params, state.priors, driver)
 
     def _batches(self, model, data: Data, training: Training, num_restarts: int):
-        """Rows in blocks; and the objectives on them, in groups that fit the cache."""
+        """Return batches of rows, and their objectives in groups that fit the cache."""
         batch_rows = even_batches(data.inputs.shape[0], BATCH_ROWS)
         batches = in_batches(data, batch_rows)
         dims = model.network.latent_dim
@@ -148,14 +148,14 @@ class Marginal(TemperedMethod):
 
 
 def even_batches(num_rows: int, most: int) -> int:
-    """Rows of a batch, so that all are equally full and none has more than `most`."""
+    """Return a batch size of at most `most` that makes all batches equally full."""
     return -(-num_rows // -(-num_rows // most))
 
 
 def in_batches(data: Data, batch_rows: int) -> Data:
-    """Rows in random order, with rows of weight 0 to fill the last block.
+    """Shuffle rows, and fill the last batch with rows of weight 0.
 
-    Left alone where one block holds all.
+    Data that fit into one batch are returned unchanged.
     """
     num_rows = data.inputs.shape[0]
     if num_rows <= batch_rows:

@@ -1,6 +1,6 @@
 """`mfvi`: variational inference with the paper's factorised Gaussian.
 
-NCAI trains the same family (`ncai.inference.ncai`); what both share is here.
+NCAI trains the same family (`ncai.inference.ncai`); this file also has what both share.
 """
 
 from abc import abstractmethod
@@ -27,7 +27,7 @@ from ncai.training.driver import Driver
 from ncai.training.step import Stage, TrainState, initial_state
 from ncai.types import Data, Unknowns
 
-# Prefixes of the parameters: what is learned and what is held.
+# Prefixes of the parameters: which are trained and which are held fixed.
 HOLD: Any = 0.0
 LEARN: Any = 1.0
 MEANS_HELD = MeanField(HOLD, LEARN)
@@ -37,20 +37,21 @@ ONLY_NOISE = MeanField(Unknowns(HOLD, HOLD, LEARN), Unknowns(HOLD, HOLD, LEARN))
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class MeanFieldMethod(GradientMethod):
-    """What the methods with a factorised Gaussian over W and z share.
+    """The base of the methods with a factorised Gaussian over W and z.
 
-    Learned noise is held at its start until the rest is trained, and then learned with
-    the rest held. Free from the start it grows to explain everything before z has a
-    meaning; freed later, the ELBO still trades z for noise, since its bound is loose in
-    z and costs weights dearly (seen in trials: z collapsed to its prior on Heavy-Tail,
-    and the noise ended far too large on Depeweg too). Restarts begin at different
-    noise, so that validation can choose. A plain BNN has no z to lose, and learns its
-    noise all along.
+    Learned noise stays at its initial value until the rest is trained; it is then
+    trained alone, with the rest fixed. If it were free from the start, it would grow to
+    explain everything before z means anything. If it were freed together with the rest
+    later, the ELBO would still replace z by noise, because its bound is loose in z and
+    makes weights expensive (in trials, z collapsed to its prior on Heavy-Tail, and the
+    noise ended far too large on Depeweg too). Restarts begin with different noise, so
+    that validation can choose. A plain BNN has no z, so it learns its noise from the
+    first step.
 
     Args:
         hold_means: train only the widths of the posterior around `start` (the paper's
             "Fixed at GT").
-        n_mc_samples: Monte Carlo samples of (W, z) a step.
+        n_mc_samples: number of Monte Carlo samples of (W, z) per step.
     """
 
     starts: ClassVar[tuple[str, ...]] = ("random", "ncai", "map")
@@ -61,15 +62,15 @@ class MeanFieldMethod(GradientMethod):
 
     @abstractmethod
     def stages(self, model: Model, training: Training) -> list[Stage]:
-        """The stages of the main training, in order."""
+        """Return the stages of the main training, in order."""
 
     @abstractmethod
     def final_objective(self, num_restarts: int) -> Any:
-        """The objective that the last stages minimise, with no ramp."""
+        """Return the objective that the last stages minimise, without a ramp."""
 
     @property
     def elbo(self) -> NegativeElbo:
-        """The plain objective."""
+        """Return the negative ELBO without penalties."""
         return NegativeElbo(int(self.n_mc_samples))
 
     def fit(
@@ -80,7 +81,7 @@ class MeanFieldMethod(GradientMethod):
         training: Training,
         driver: Driver | None = None,
     ) -> Fit:
-        """One Gaussian for each restart."""
+        """Fit one Gaussian for each restart."""
         driver = driver or Driver()
         state = self._starting_state(key, model, data, training, driver)
         stages = self.stages(model, training)
@@ -99,7 +100,7 @@ class MeanFieldMethod(GradientMethod):
         training: Training,
         driver: Driver | None = None,
     ) -> Fit:
-        """Train on from a fit: short, and at a low rate."""
+        """Continue training from a fit, briefly and at a low rate."""
         driver = driver or Driver()
         old = with_latents_of(as_gaussian(posterior, self.label), data.inputs.shape[0])
         keys = jax.random.split(key, old.num_components)
@@ -114,7 +115,7 @@ class MeanFieldMethod(GradientMethod):
         return gaussian_fit(model, state.params, state.priors, driver)
 
     def elbo_stages(self, model: Model, training: Training) -> list[Stage]:
-        """Plain variational inference, with the noise last where there is a z."""
+        """Return the stages of plain variational inference; with z, noise is last."""
         held = noise_held(model)
         if held is LEARN:
             return [self.stage("elbo", self.elbo, training)]
@@ -122,7 +123,7 @@ class MeanFieldMethod(GradientMethod):
         return [main, self.noise_stage(training)]
 
     def noise_stage(self, training: Training) -> Stage:
-        """The noise alone, with the rest held."""
+        """Return the stage that trains the noise alone, with the rest fixed."""
         return self.stage(
             "noise",
             self.elbo,
@@ -144,7 +145,7 @@ class MeanFieldMethod(GradientMethod):
         state = starting_state(state_keys, model, point, training, self.noise_starts)
         means_are_given = from_mode or training.start is not None
         if means_are_given and not self.hold_means:
-            # The paper trains the variances to convergence before it lets go.
+            # The paper trains the variances to convergence before it frees the means.
             stage = self.stage(
                 "scales",
                 self.elbo,
@@ -161,8 +162,8 @@ class MeanFieldMethod(GradientMethod):
 class MFVI(MeanFieldMethod):
     """Plain mean-field variational inference.
 
-    Settings are those of `MeanFieldMethod`, `GradientMethod` and `Method`. `start` is
-    "random" (its own), "ncai", "map" or values.
+    The settings are those of `MeanFieldMethod`, `GradientMethod` and `Method`. `start`
+    is "random" (the default), "ncai", "map" or values.
     """
 
     name: ClassVar[str] = "mfvi"
@@ -180,9 +181,9 @@ class MFVI(MeanFieldMethod):
 
 
 def plain_mfvi(method: GradientMethod) -> MFVI:
-    """MFVI with the settings of another method, as far as it has them.
+    """Return MFVI with those settings of another method that MFVI has, too.
 
-    Methods that differ from it in z alone are MFVI where there is no z.
+    Methods that differ from MFVI only in z are MFVI for a model without z.
     """
     shared = method.get_params()
     known = MFVI().get_params()
@@ -191,7 +192,7 @@ def plain_mfvi(method: GradientMethod) -> MFVI:
 
 
 def noise_held(model: Model) -> Any:
-    """What is learned while noise waits for its turn (see `MeanFieldMethod`)."""
+    """Return which parameters train while the noise is held (`MeanFieldMethod`)."""
     if model.noise_is_unknown and model.network.latent_dim > 0:
         return NOISE_HELD
     return LEARN

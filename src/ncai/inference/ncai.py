@@ -1,4 +1,4 @@
-"""`ncai` and `ncai0`: Noise-Constrained Approximate Inference, and its start alone."""
+"""`ncai`: Noise-Constrained Approximate Inference; `ncai0`: without its penalties."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -34,7 +34,7 @@ TOLERANCES = ("hz_tolerance", "input_tolerance", "target_tolerance")
 class NCAI0(MeanFieldMethod):
     """NCAI's warm start, then a plain ELBO: NCAI without its penalties.
 
-    Settings are those of `MFVI`; `start` is "ncai" unless another is given.
+    The settings are those of `MFVI`; the default of `start` is "ncai".
     """
 
     name: ClassVar[str] = "ncai0"
@@ -42,7 +42,7 @@ class NCAI0(MeanFieldMethod):
     own_start: ClassVar[str] = "ncai"
 
     def without_latents(self) -> MFVI:
-        """Its start acts on z: without one, it is mean-field inference."""
+        """Return MFVI: the warm start acts on z, so without z the two are the same."""
         return plain_mfvi(self)
 
     def stages(self, model: Model, training: Training) -> list[Stage]:
@@ -57,21 +57,27 @@ class NCAI0(MeanFieldMethod):
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class NCAI(MeanFieldMethod):
-    """The warm start, the ELBO, and then penalties on z (paper, Eq. 16).
+    """The warm start, the ELBO, and then penalties on z (paper, Eq. 27).
 
-    The first half of the steps is plain ELBO; the penalties then grow from 0 (from the
-    first step on they would wreck the fit, as latents have not yet moved). A tolerance
-    may be a list, which the restarts take in turn: a grid in one run.
+    The first half of the steps minimises the plain negative ELBO; the penalties then
+    grow from 0. If they acted from the first step, they would spoil the fit, because
+    the latents have not moved yet. A tolerance may be a list, which the restarts use in
+    turn (a grid in one run).
 
     Args:
-        hz_weight: lambda_1, penalty on z not being Gaussian; 0 is off.
-        offdiagonal_weight: lambda_2, penalty on correlated dimensions of z; 0 is off.
-        dependence_weight: lambda_3, penalty on z depending on x and y; 0 is off.
+        hz_weight: lambda_1, the weight of the penalty on z that are not Gaussian; 0
+            turns it off.
+        offdiagonal_weight: lambda_2, the weight of the penalty on correlated dimensions
+            of z; 0 turns it off.
+        dependence_weight: lambda_3, the weight of the penalty on z that depend on x and
+            y; 0 turns it off.
         hz_tolerance: eps_T.
-        input_tolerance: eps_x; `float("inf")` takes x out of the penalty.
-        target_tolerance: eps_y; `float("inf")` takes y out of the penalty.
-        penalise: "means" of z (the paper) or "samples" of its aggregated posterior.
-        ramp_fraction: part of the second half of training over which penalties grow.
+        input_tolerance: eps_x; `float("inf")` removes x from the penalty.
+        target_tolerance: eps_y; `float("inf")` removes y from the penalty.
+        penalise: "means" of z, as in the paper, or "samples" of the aggregated
+            posterior.
+        ramp_fraction: part of the second half of training over which the penalties
+            grow.
     """
 
     name: ClassVar[str] = "ncai"
@@ -88,11 +94,11 @@ class NCAI(MeanFieldMethod):
     ramp_fraction: float = setting(0.5, portion)
 
     def without_latents(self) -> MFVI:
-        """Its start and penalties act on z: without one, it is mean-field inference."""
+        """Return MFVI: the start and the penalties have no effect without z."""
         return plain_mfvi(self)
 
     def stages(self, model: Model, training: Training) -> list[Stage]:
-        """The ELBO, the penalties, and then the noise."""
+        """Return the stages: the ELBO, the penalties, and then the noise."""
         held = noise_held(model)
         first = training.max_steps // 2
         second = training.max_steps - first
@@ -118,11 +124,11 @@ class NCAI(MeanFieldMethod):
         return [*stages, self.noise_stage(training)] if held is NOISE_HELD else stages
 
     def final_objective(self, num_restarts: int) -> tuple[NegativeElbo, ...]:
-        """The ELBO with penalties at their full weight."""
+        """Return the objective with the penalties at their full weight."""
         return self._penalised(num_restarts, 1.0)
 
     def penalties_of(self, restart: int) -> Penalties:
-        """The penalties of a restart."""
+        """Return the penalties of a restart."""
         tolerances = [np.atleast_1d(getattr(self, name)) for name in TOLERANCES]
         return Penalties(
             *(float(getattr(self, name)) for name in WEIGHTS),

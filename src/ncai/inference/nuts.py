@@ -1,7 +1,7 @@
-"""The compiled parts of the No-U-Turn sampler (BlackJAX), and whether its chains mixed.
+"""The compiled parts of the No-U-Turn sampler (BlackJAX), and checks of mixing.
 
-R-hat and effective sample size judge predictions, not weights: hidden nodes permute
-freely between chains.
+R-hat and effective sample size are computed for predictions instead of weights, because
+hidden nodes can be permuted between chains.
 """
 
 from typing import Any, NamedTuple
@@ -17,14 +17,13 @@ from jaxtyping import Array, Float
 
 from ncai.inference.posterior import SamplerReport
 from ncai.model.bnn_lv import Model, PriorState, point_noise
-from ncai.model.latent_nodes import latent_nodes
 from ncai.model.log_joint import gaussian_log_prior, log_joint, log_joint_terms
-from ncai.model.quadrature import LatentRule, marginal_log_likelihood
+from ncai.model.quadrature import LatentRule, even_latents, marginal_log_likelihood
 from ncai.types import Data, Unknowns
 
 
 class Target(NamedTuple):
-    """The density to sample: of (W, Z), or of W where there is a quadrature rule."""
+    """The density to sample: of (W, Z), or of W if there is a quadrature rule."""
 
     model: Model
     data: Data
@@ -34,8 +33,8 @@ class Target(NamedTuple):
     def log_density(self, position: Unknowns) -> Float[Array, ""]:
         """Unnormalised log posterior."""
         if self.rule is None:
-            # Padding says nothing of its z: left flat, those would drift for ever and
-            # no trajectory would turn. So they follow the prior.
+            # Padding rows have no likelihood. Without a density their z would drift,
+            # and no trajectory would turn, so these z follow the prior.
             padding = 1.0 * (self.data.row_weights == 0)[:, None]
             return log_joint(
                 self.model, self.data, position, self.priors
@@ -59,14 +58,14 @@ class Target(NamedTuple):
 
 
 class Tuned(NamedTuple):
-    """What warm-up found."""
+    """The results of the warm-up."""
 
     step_size: Float[Array, "C"]
     inverse_mass: Float[Array, "C U"]
 
 
 class DrawInfo(NamedTuple):
-    """What is kept of each transition."""
+    """The information that is kept about each transition."""
 
     acceptance: Float[Array, "T C"]
     divergent: Float[Array, "T C"]
@@ -88,7 +87,7 @@ def _step(target, key, state, step_size, inverse_mass, max_doublings):
 
 
 class Adaptation(NamedTuple):
-    """What warm-up has learned so far, for one chain."""
+    """The state of the warm-up of one chain."""
 
     step: Any
     mass: Any
@@ -96,9 +95,9 @@ class Adaptation(NamedTuple):
 
 
 def window_adaptation(target_acceptance):
-    """Stan's warm-up, put together from BlackJAX's parts: begin, update and final.
+    """Stan's warm-up in three functions (begin, update, final), from BlackJAX's parts.
 
-    BlackJAX's own runs all of it in one call, which no progress bar could follow.
+    BlackJAX's own function runs it in one call, so no progress bar could follow it.
     """
     mass_init, mass_update, mass_final = mass_matrix_adaptation(True)
     step_init, step_update, step_final = dual_averaging_adaptation(target_acceptance)
@@ -126,7 +125,7 @@ def window_adaptation(target_acceptance):
 
     def final(adaptation):
         step = adaptation.step
-        # Right after a window (where a time limit may end it) there is no average yet.
+        # There is no average yet if a time limit ends the warm-up right after a window.
         log_size = jnp.where(step.step > 1, step.log_step_size_avg, step.log_step_size)
         return Tuned(jnp.exp(log_size), adaptation.mass.inverse_mass_matrix)
 
@@ -145,8 +144,9 @@ def warm_start(target, position, target_acceptance):
 
     def one(position):
         state = blackjax.nuts.init(position, target.log_density)
-        # Python floats make weakly typed arrays, which a chunk returns as plain ones:
-        # without this, the first three chunks would each compile anew.
+        # Python floats make weakly typed arrays, which a chunk returns as strongly
+        # typed ones. Without this conversion, the first three chunks would each compile
+        # again.
         return jax.tree.map(
             lambda a: jax.lax.convert_element_type(a, jnp.result_type(a)),
             (state, begin(position)),
@@ -157,7 +157,7 @@ def warm_start(target, position, target_acceptance):
 
 @jax.jit(static_argnames=("target_acceptance", "max_doublings"))
 def warmup_chunk(target, warm, keys, schedule, target_acceptance, max_doublings):
-    """A chunk of warm-up draws for all chains."""
+    """Make a chunk of warm-up draws for all chains."""
     _, update, _ = window_adaptation(target_acceptance)
 
     def body(warm, per_draw):
@@ -184,7 +184,7 @@ def warmup_chunk(target, warm, keys, schedule, target_acceptance, max_doublings)
 
 
 def finish_warmup(warm, target_acceptance):
-    """The sampler's states and what it was tuned to."""
+    """Return the states of the sampler and the results of the warm-up."""
     _, _, final = window_adaptation(target_acceptance)
     state, adaptation = warm
     return state, jax.vmap(final)(adaptation)
@@ -192,7 +192,7 @@ def finish_warmup(warm, target_acceptance):
 
 @jax.jit(static_argnames=("max_doublings",))
 def draw_chunk(target, state, tuned, keys, max_doublings):
-    """A chunk of draws for all chains: positions [draws, chains, ...]."""
+    """Make a chunk of draws for all chains: positions [draws, chains, ...]."""
 
     def body(state, draw_keys):
         state, info = jax.vmap(
@@ -205,14 +205,15 @@ def draw_chunk(target, state, tuned, keys, max_doublings):
 
 
 def check_points(target: Target, count: int = 40):
-    """Rows and latents at which mixing is judged: spread over the data.
+    """Choose rows and latents, spread over the data, at which mixing is judged.
 
-    Of fewer rows some come twice, so that tables of any size share a program.
+    If there are too few rows, some are repeated, so that tables of any size share a
+    compiled program.
     """
     rows = np.flatnonzero(np.asarray(target.data.row_weights) > 0)
     rows = rows[np.linspace(0, len(rows) - 1, count).astype(int)]
     dims = target.model.network.latent_dim
-    nodes = jnp.asarray(latent_nodes(1, 32, dims)[0])
+    nodes = jnp.asarray(even_latents(1, 32, dims)[0])
     scale = jnp.sqrt(target.priors.latent_variance)
     return target.data.inputs[rows], scale * nodes
 
@@ -236,7 +237,7 @@ def predictive_summary(target, positions, inputs, nodes):
     return jax.vmap(jax.vmap(one))(positions.weights)
 
 
-@jax.jit  # one program that is kept, in place of many small ones
+@jax.jit  # one cached program instead of many small ones
 def _rhat_and_ess(chains):
     return blackjax.rhat(chains), blackjax.ess(chains)
 
@@ -245,7 +246,7 @@ def judge_mixing(summary: np.ndarray, info: DrawInfo) -> SamplerReport:
     """R-hat (rank-normalised, split) and effective sample size of the predictions."""
     chains = jnp.asarray(np.swapaxes(summary, 0, 1))
     rhat, ess = (np.asarray(found) for found in _rhat_and_ess(chains))
-    # What does not vary has no R-hat; where nothing does, no chain has moved.
+    # A constant quantity has no R-hat; if all are constant, no chain has moved.
     rhat = rhat[~np.isnan(rhat)]
     return SamplerReport(
         max_rhat=float(rhat.max()) if rhat.size else np.inf,

@@ -1,10 +1,10 @@
-"""What a fit leaves behind: a Gaussian for each restart, or the draws of a sampler.
+"""The result of a fit: a Gaussian for each restart, or the draws of a sampler.
 
-After `draw`, no code knows which method was used.
+After `draw`, no code depends on the method that was used.
 """
 
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -18,13 +18,13 @@ from ncai.training.driver import Driver
 from ncai.types import Unknowns, WeightDraws
 
 Latents = Float[Array | np.ndarray, "N K"]
-# Vectors of normals have a power of two of numbers, and at least so many: all small
-# posteriors then share one compiled program.
+# The length of a vector of normals is a power of two, and at least this. So all small
+# posteriors share one compiled program.
 _FEWEST_NORMALS = 4096
 
 
 def split_draws(num_draws: int, shares: ArrayLike) -> np.ndarray:
-    """How many draws each component gets: in proportion, by largest remainder."""
+    """Divide draws between components in proportion to shares, by largest remainder."""
     exact = num_draws * np.asarray(shares, float) / np.sum(shares)
     counts = np.floor(exact).astype(int)
     rest = num_draws - counts.sum()
@@ -33,9 +33,9 @@ def split_draws(num_draws: int, shares: ArrayLike) -> np.ndarray:
 
 
 def _normals(key: PRNGKeyArray, shape: tuple[int, ...]) -> np.ndarray:
-    """The numbers of `jax.random.normal`, without a compilation for every shape.
+    """Standard normals from JAX, without a compilation for every shape.
 
-    The first numbers of a longer vector are those of a shorter one.
+    A longer vector begins with the numbers of a shorter one.
     """
     count = int(np.prod(shape))
     size = max(_FEWEST_NORMALS, 1 << (count - 1).bit_length()) if count else 0
@@ -47,25 +47,72 @@ def _normal_vector(key, size):
     return jax.random.normal(key, (size,))
 
 
-def _draws_from(model: Model, unknowns: Unknowns, priors: PriorState) -> WeightDraws:
-    """WeightDraws from stacked unknowns and the variances that go with each."""
+def draws_of_members(num_draws: int, shares: ArrayLike) -> np.ndarray:
+    """Divide draws between members: at least 2 for each, if there are enough.
+
+    The other draws are divided in proportion to `shares`. If these are stacking weights
+    times the spread of each member, the Monte Carlo error is smallest (Neyman
+    allocation).
+    """
+    shares = np.asarray(shares, float)
+    rest = num_draws - 2 * len(shares)
+    return split_draws(num_draws, shares) if rest < 0 else 2 + split_draws(rest, shares)
+
+
+NUM_NOISE_WIDTHS = 5
+
+
+class NoiseSpread(NamedTuple):
+    """Noise of each restart as a mixture of Gaussians; wider ones are rarer.
+
+    Args:
+        steps: half octaves between one width and the next; 0 for Gaussian noise.
+        ratios: weight of each width, divided by the weight of the width before it.
+    """
+
+    steps: Float[np.ndarray, "R"]
+    ratios: Float[np.ndarray, "R"]
+
+    @classmethod
+    def none(cls, count: int) -> "NoiseSpread":
+        """Gaussian noise for all restarts."""
+        return cls(np.zeros(count), np.full(count, 0.5))
+
+    def pick(self, index) -> "NoiseSpread":
+        """Return the noise of some restarts."""
+        return NoiseSpread(self.steps[index], self.ratios[index])
+
+    def widths(self) -> tuple[Float[np.ndarray, "R J"], Float[np.ndarray, "R J"]]:
+        """Widths as multiples of the narrowest width, and their weights.
+
+        With a few fixed widths, unlike with random ones, all moments exist and sums are
+        exact. If no restart has a spread, there is one width.
+        """
+        if not self.steps.any():
+            ones = np.ones((len(self.steps), 1))
+            return ones, ones
+        powers = np.arange(NUM_NOISE_WIDTHS)
+        weights = self.ratios[:, None] ** powers
+        factors = 2.0 ** (0.5 * self.steps[:, None] * powers)
+        return factors, weights / weights.sum(axis=1, keepdims=True)
+
+
+def _noise_and_latent_std(model: Model, unknowns: Unknowns, priors: PriorState):
+    """Widths of the noise and of the prior of z, from unknowns and variances."""
     if model.noise_is_unknown:
         noise_std = jnp.exp(0.5 * unknowns.log_noise_var)
     else:
         noise_std = jnp.sqrt(priors.noise_variance)
-    return WeightDraws(
-        np.asarray(unknowns.weights),
-        np.asarray(noise_std),
-        np.asarray(jnp.sqrt(priors.latent_variance)),
-    )
+    return np.asarray(noise_std), np.asarray(jnp.sqrt(priors.latent_variance))
 
 
 @dataclass(frozen=True)
 class GaussianPosterior:
-    """A factorised Gaussian for each restart; MAP is the one of zero width.
+    """A factorised Gaussian for each restart, of zero width for MAP.
 
-    Every array has a leading restart axis. `shares` are the stacking weights of the
-    restarts in the mixture that predicts.
+    Every array has a leading restart axis. `shares` are the weights of the restarts in
+    the mixture that predicts. `noise_spread` makes the noise of a restart a mixture of
+    several widths; None means Gaussian noise.
     """
 
     model: Model
@@ -73,6 +120,7 @@ class GaussianPosterior:
     scale: Unknowns
     priors: PriorState
     shares: np.ndarray
+    noise_spread: NoiseSpread | None = None
 
     @property
     def num_components(self) -> int:
@@ -80,10 +128,9 @@ class GaussianPosterior:
         return len(self.shares)
 
     def draw(self, key: PRNGKeyArray, num_draws: int) -> WeightDraws:
-        """Equally weighted draws of W, divided between restarts by their shares."""
-        component = np.repeat(
-            np.arange(self.num_components), split_draws(num_draws, self.shares)
-        )
+        """Draw W from all restarts; each draw has a weight in the mixture."""
+        counts = draws_of_members(num_draws, self.shares * self._spreads())
+        component = np.repeat(np.arange(self.num_components), counts)
         mean, scale, priors = jax.tree.map(
             lambda a: np.asarray(a)[component], (self.mean, self.scale, self.priors)
         )
@@ -97,12 +144,32 @@ class GaussianPosterior:
                 noise_key, log_noise.shape
             )
         draws = Unknowns(weights, mean.latents[:, :0], log_noise)
-        return _draws_from(self.model, draws, priors)
+        # Shares of restarts stay exact, even if a restart has few draws.
+        shares = np.asarray(self.shares, float)[component] / counts[component]
+        factors, of_noise = self._spread_of_noise().pick(component).widths()
+        return WeightDraws(
+            np.asarray(weights),
+            *_noise_and_latent_std(self.model, draws, priors),
+            shares / shares.sum(),
+            component,
+            factors,
+            of_noise,
+        )
+
+    def _spreads(self) -> Float[np.ndarray, "R"]:
+        """How much the weights of each restart vary; more spread needs more draws."""
+        spread = np.sqrt(np.mean(np.square(self.scale.weights), axis=-1))
+        largest = spread.max()
+        return np.maximum(spread, 1e-3 * largest) if largest > 0 else 1 + spread
+
+    def _spread_of_noise(self) -> NoiseSpread:
+        return self.noise_spread or NoiseSpread.none(self.num_components)
 
     def latent_moments(self) -> tuple[Latents, Latents]:
         """Mean and standard deviation of z for each training row.
 
-        Those of the restart with the largest share: z has no meaning across restarts.
+        They come from the restart with the largest share, because z means something
+        else in each restart.
         """
         best = int(np.argmax(self.shares))
         return self.mean.latents[best], self.scale.latents[best]
@@ -113,35 +180,35 @@ class GaussianPosterior:
         return float(np.sqrt(self.priors.latent_variance[best]))
 
     def with_noise(
-        self, factors: Float[np.ndarray, "R"], spreads: Float[np.ndarray, "R"]
+        self, factors: Float[np.ndarray, "R"], spread: NoiseSpread | None = None
     ) -> "GaussianPosterior":
-        """The same with output noise of each restart so many times as wide.
+        """Return the posterior with the noise width of each restart times a factor.
 
-        Spreads are standard deviations of its log variance between draws, beside what
-        there is; they need noise that is variational.
+        The spread of the noise does not change unless a new one is given.
         """
-        factors, spreads = factors[:, None], spreads[:, None]
+        factors = factors[:, None]
         noise = self.priors.noise_variance * factors**2
         log_noise = self.mean.log_noise_var
         log_noise = log_noise + 2 * np.log(factors) * np.ones_like(log_noise)
-        spread = self.scale.log_noise_var
-        spread = np.sqrt(np.square(spread) + spreads**2 * np.ones_like(spread))
         return replace(
             self,
             mean=self.mean._replace(log_noise_var=log_noise),
-            scale=self.scale._replace(log_noise_var=spread),
             priors=self.priors._replace(noise_variance=noise),
+            noise_spread=spread or self.noise_spread,
         )
 
     def select(self, indices, shares=None) -> "GaussianPosterior":
-        """Only these restarts, with these shares (equal if not given)."""
+        """Return only these restarts, with these shares (equal if not given)."""
         indices = np.atleast_1d(indices)
         if shares is None:
             shares = np.full(len(indices), 1 / len(indices))
         mean, scale, priors = jax.tree.map(
             lambda a: np.asarray(a)[indices], (self.mean, self.scale, self.priors)
         )
-        return GaussianPosterior(self.model, mean, scale, priors, np.asarray(shares))
+        spread = self._spread_of_noise().pick(indices)
+        return GaussianPosterior(
+            self.model, mean, scale, priors, np.asarray(shares), spread
+        )
 
 
 @dataclass(frozen=True)
@@ -159,20 +226,22 @@ class SamplePosterior:
         return len(self.shares)
 
     def draw(self, key: PRNGKeyArray, num_draws: int) -> WeightDraws:
-        """Draws of W, evenly spaced along each chain (the key is not needed)."""
+        """Return draws of W, evenly spaced along each chain (the key is not used)."""
         del key
         chain, place = self._spread(num_draws)
         samples = jax.tree.map(lambda a: jnp.asarray(a)[chain, place], self.samples)
         priors = jax.tree.map(lambda a: jnp.asarray(a)[chain], self.priors)
-        return _draws_from(self.model, samples, priors)
+        stds = _noise_and_latent_std(self.model, samples, priors)
+        draws = WeightDraws.equal(np.asarray(samples.weights), *stds)
+        return draws._replace(members=chain)
 
     def draw_latents(self, num_draws: int) -> Float[np.ndarray, "S N K"]:
-        """Z of the training rows as they were sampled beside the W of `draw`."""
+        """Return the z of the training rows that were sampled with the W of `draw`."""
         chain, place = self._spread(num_draws)
         return np.asarray(self.samples.latents)[chain, place]
 
     def _spread(self, num_draws: int) -> tuple[np.ndarray, np.ndarray]:
-        """Chain and place in it of so many draws."""
+        """Return the chain of each draw, and its position in the chain."""
         counts = split_draws(num_draws, self.shares)
         length = self.samples.weights.shape[1]
         places = [
@@ -184,8 +253,8 @@ class SamplePosterior:
     def latent_moments(self) -> tuple[Latents, Latents]:
         """Mean and standard deviation of z for each training row.
 
-        Those of one chain, the first of those with the largest share: the sign of z may
-        be another in each chain, and their average would then say nothing.
+        They come from one chain, the first with the largest share. The sign of z can
+        differ between chains, so an average over chains would mean nothing.
         """
         latents = self.samples.latents[int(np.argmax(self.shares))]
         return jnp.mean(latents, axis=0), jnp.std(latents, axis=0)
@@ -195,7 +264,7 @@ class SamplePosterior:
         return float(np.sqrt(self.priors.latent_variance[0]))
 
     def select(self, indices, shares=None) -> "SamplePosterior":
-        """Only these chains."""
+        """Return only these chains."""
         indices = np.atleast_1d(indices)
         if shares is None:
             shares = np.full(len(indices), 1 / len(indices))
@@ -210,7 +279,7 @@ Posterior = GaussianPosterior | SamplePosterior
 
 @dataclass(frozen=True)
 class SamplerReport:
-    """How well a sampler did, judged on predictions (weights permute freely)."""
+    """How well the chains mixed, by predictions (hidden nodes can be permuted)."""
 
     max_rhat: float
     min_ess: float
@@ -222,7 +291,7 @@ class SamplerReport:
 
     @property
     def mixed(self) -> bool:
-        """R-hat at most 1.05 and effective sample size at least 400."""
+        """Whether R-hat is at most 1.05 and the effective sample size at least 400."""
         return self.max_rhat <= 1.05 and self.min_ess >= 400
 
     def __str__(self) -> str:
@@ -242,7 +311,7 @@ class SamplerReport:
 
 @dataclass(frozen=True)
 class Fit:
-    """The one result type of every method: all restarts or chains, nothing chosen."""
+    """The result of every method: all restarts or chains, before any choice."""
 
     posterior: Posterior
     history: dict[str, Any]
@@ -251,7 +320,7 @@ class Fit:
     num_steps: int
     interrupted: bool = False
     sampler: SamplerReport | None = None
-    # Restarts of a group share a stacking weight; None: each has its own.
+    # Restarts of a group share a stacking weight; with None, each has its own.
     groups: np.ndarray | None = None
 
 
@@ -273,7 +342,7 @@ _scale_of = jax.jit(scale_of)
 
 
 def driver_fit(posterior: GaussianPosterior, driver: Driver) -> Fit:
-    """A `Fit` from what the driver saw."""
+    """Create a `Fit` from the records of the driver."""
     alive = driver.alive
     if alive is None:
         alive = np.ones(posterior.num_components, bool)

@@ -1,4 +1,4 @@
-"""The methods by name: where a method is registered.
+"""The registry of methods by name.
 
 To add one: write a file with a frozen subclass of `Method` (or of `GradientMethod`)
 that has `name`, `label`, `supports`, `fit` and `continue_from`, and add its class here,
@@ -23,12 +23,12 @@ METHODS: dict[str, type[Method]] = {
     for method in (MAP, MFVI, NCAI0, NCAI, Marginal, IWAE, HMC, HMCMarginal)
 }
 PRESETS = ("default", "paper")
-# The method of a preset where the user names none.
+# The method of each preset if the user gives none.
 PRESET_METHODS = {"default": "marginal", "paper": "ncai"}
 
 
 def register(method: MethodClass) -> MethodClass:
-    """Make a method known by its name; may be used as a decorator of its class."""
+    """Register a method by its name; can be used as a decorator of its class."""
     METHODS[method.name] = method
     return method
 
@@ -36,7 +36,7 @@ def register(method: MethodClass) -> MethodClass:
 def method_of(
     inference: str | Method | None, preset: str, latent_dim: int = 1
 ) -> Method:
-    """The method that an estimator names, with every setting that the preset fills."""
+    """Return the method of an estimator, with the settings of the preset filled in."""
     one_of("preset", preset, PRESETS)
     whole_number("latent_dim", latent_dim, 0)
     method = open_method(inference, preset)
@@ -46,7 +46,7 @@ def method_of(
 
 
 def open_method(inference: str | Method | None, preset: str) -> Method:
-    """The method that an estimator names; its settings may be left to the preset."""
+    """Return the method of an estimator; settings left to the preset stay None."""
     if inference is None:
         inference = PRESET_METHODS[preset]
     if isinstance(inference, Method):

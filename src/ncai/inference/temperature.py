@@ -1,8 +1,8 @@
-"""Methods at a temperature: what they share, and which restart has which temperature.
+"""The base of methods with cold posteriors, and the temperature of each restart.
 
-What q(W) costs, its KL from the prior, counts `temperature` times. 1 is Bayes' rule;
-less is a cold posterior, narrower than that, as if each row had been seen
-1 / temperature times.
+The KL divergence of q(W) from the prior is multiplied by the temperature. 1 is Bayes'
+rule; a lower value gives a cold posterior, which is narrower, as if each row had been
+seen 1 / temperature times.
 """
 
 from collections.abc import Sequence
@@ -20,19 +20,19 @@ from ncai.runtime.arguments import flag, folds, positive_numbers, setting
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class TemperedMethod(GradientMethod):
-    """A method whose prior of W has a temperature and whose restarts may have folds.
+    """A method with a temperature whose restarts may hold out folds.
 
     Args:
-        temperature: of the posterior of W: a number, or several for the restarts to
-            take in turn. What q(W) costs, its KL from the prior, counts so many times.
-            1 is Bayes' rule; less is a cold posterior, narrower than that, as if each
-            row had been seen 1 / temperature times.
-        n_folds: cross-validation folds. Each restart holds out another fold, so that
-            every row is learned from and every row helps to choose. 0 is off; with
-            keep="best" there are none.
-        recalibrate_noise: with keep="weighted", choose on the held-out rows how wide
-            the noise of each temperature's restarts is, how much that differs from draw
-            to draw, and how wide that of the mixture is.
+        temperature: factor of the KL divergence of q(W) from the prior: a number, or
+            several that the restarts use in turn. 1 is Bayes' rule; a lower value gives
+            a cold posterior, which is narrower, as if each row had been seen 1 /
+            temperature times.
+        n_folds: number of cross-validation folds. Each restart holds out a different
+            fold, so that every row is used for training and for the choice. 0 turns
+            folds off; with keep="best" there are none.
+        recalibrate_noise: whether, with keep="weighted", held-out rows recalibrate the
+            noise. For each temperature they set its width and a mixture of widths,
+            which has heavier tails; then they set one width for the whole mixture.
     """
 
     starts: ClassVar[tuple[str, ...]] = ("random", "ncai")
@@ -42,33 +42,33 @@ class TemperedMethod(GradientMethod):
     recalibrate_noise: bool | None = setting(None, flag)
 
     def without_latents(self) -> MFVI:
-        """It differs in z alone: without one, it is mean-field inference."""
+        """Return MFVI: the methods differ from it only in z."""
         return plain_mfvi(self)
 
     def for_trial(self) -> Self:
-        """All restarts at the middle temperature."""
+        """Return the method with all restarts at the middle temperature."""
         middle = np.exp(np.log(self.listed_temperatures()).mean())
         return replace(self, temperature=float(middle))
 
     def listed_temperatures(self) -> tuple[float, ...]:
-        """The temperatures as given."""
+        """The temperatures as a tuple."""
         return positive_numbers("temperature", self.temperature)
 
     def restart_temperatures(
         self, num_restarts: int, folded: bool
     ) -> tuple[float, ...]:
-        """The temperature of each restart.
+        """Return the temperature of each restart.
 
-        Of several, with folds, each is used on every fold before the next has its turn.
+        With folds, each temperature is used for every fold before the next temperature.
         """
         listed = self.listed_temperatures()
         block = int(self.n_folds or 1) if folded else 1
         return tuple(listed[i // block % len(listed)] for i in range(num_restarts))
 
     def groups(self, num_restarts: int, folded: bool) -> np.ndarray | None:
-        """Restarts of a temperature share a stacking weight.
+        """Return the groups of restarts that share a stacking weight, by temperature.
 
-        With one temperature and no folds each has a weight of its own.
+        With one temperature and no folds, each restart has its own weight.
         """
         temperatures = self.restart_temperatures(num_restarts, folded)
         if not folded and len(set(temperatures)) == 1:
@@ -77,7 +77,7 @@ class TemperedMethod(GradientMethod):
 
 
 def with_unit_latents(model: Model) -> Model:
-    """The model with the width of z held: weights that multiply z do its work."""
+    """Fix the prior variance of z, because the weights that multiply z can scale it."""
     if model.latent_variance.mode == "fixed":
         return model
     return replace(model, latent_variance=Variance(jnp.asarray(1.0)))

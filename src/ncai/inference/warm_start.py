@@ -1,4 +1,4 @@
-"""Where training begins: NCAI's warm start, random points, or points by value."""
+"""Starting points of training: NCAI's warm start, random points or given values."""
 
 from dataclasses import replace
 
@@ -29,7 +29,7 @@ def ncai_start(
 ) -> Unknowns:
     """Step 1 of NCAI: one network for each restart, trained at z = 0.
 
-    The latents get a spread of 1e-3 of their prior width so that no covariance is
+    The latents get a spread of 1e-3 prior standard deviations, so that no covariance is
     singular.
     """
     points = random_points(keys, model, data.inputs.shape[0])
@@ -67,7 +67,7 @@ def starting_points(
     training: Training,
     driver: Driver,
 ) -> Unknowns:
-    """A point for each restart: given by value, of NCAI's warm start, or random."""
+    """Return a point for each restart: given values, NCAI's warm start, or random."""
     if training.start is not None:
         return stack_starts(training.start, len(keys), model)
     if start == "ncai":
@@ -76,14 +76,14 @@ def starting_points(
 
 
 def noise_start(model: Model) -> jax.Array:
-    """Where the unknown log variance of the noise begins (empty if it is not one)."""
+    """Return the initial log variance of learned noise (empty if it is not learned)."""
     if model.noise_is_unknown:
         return jnp.log(jnp.asarray(model.noise_variance.value, float))
     return jnp.zeros(0)
 
 
 def random_point(key: PRNGKeyArray, model: Model, num_rows: int) -> Unknowns:
-    """Random weights, and latents drawn like xavier-normal's: near 0."""
+    """Draw random weights, and latents near 0 as from a Xavier-normal distribution."""
     weight_key, latent_key = jax.random.split(key)
     dims = model.network.latent_dim
     spread = (2.0 / (num_rows + dims)) ** 0.5
@@ -101,10 +101,10 @@ def random_points(keys: Key[Array, "R"], model: Model, num_rows: int) -> Unknown
 
 
 def stack_starts(given: Unknowns, num_restarts: int, model: Model) -> Unknowns:
-    """A start given by value, once for each restart.
+    """Repeat a start given as values for each restart.
 
-    Its arrays may have a leading axis of their own, one entry a start; those are used
-    in turn.
+    Its arrays may have a leading axis with several starts, which the restarts use in
+    turn.
     """
     single = jnp.ndim(given.weights) == 1
     weights = jnp.atleast_2d(jnp.asarray(given.weights, float))
@@ -118,10 +118,11 @@ def stack_starts(given: Unknowns, num_restarts: int, model: Model) -> Unknowns:
 
 
 def mean_field_at(key: PRNGKeyArray, model: Model, point: Unknowns) -> MeanField:
-    """A narrow q around a point.
+    """Return a narrow q around a point.
 
-    The paper draws "all variational parameters" from xavier-normal, which has no
-    meaning for the variance of a vector; scales start near 0.05, a little apart.
+    The paper draws "all variational parameters" from a Xavier-normal distribution,
+    which is not defined for the variance of a vector. Our scales start near 0.05, with
+    small differences.
     """
     keys = jax.random.split(key, 3)
 
@@ -151,12 +152,13 @@ def starting_state(
     training: Training,
     noise_starts: tuple[float, ...] | None,
 ) -> TrainState:
-    """A narrow q around the points, and variances, before the first step.
+    """Return a narrow q around the points, and variances, before the first step.
 
-    `keys` are three: for the scales, the variances, and the steps that follow.
+    `keys` has three keys: for the scales, for the variances, and for the training
+    steps.
 
-    Compiled as one program: step by step, JAX would compile dozens of small ones, which
-    takes longer than many a fit.
+    This is compiled as one program. Otherwise JAX would compile dozens of small ones,
+    which can take longer than the fit.
     """
     scale_key, prior_key, train_key = keys
     count = point.weights.shape[0]
@@ -196,7 +198,7 @@ def _starting_state(
 
 
 def with_latents_of(posterior: GaussianPosterior, num_rows: int) -> GaussianPosterior:
-    """The posterior with a q(z) for so many rows: that of a new row is its prior."""
+    """Extend the posterior to this many rows; q(z) of a new row is the prior."""
     mean, scale, priors = posterior.mean, posterior.scale, posterior.priors
     num_restarts, num_known, dims = mean.latents.shape
     width = np.sqrt(np.asarray(priors.latent_variance))[:, None, None]
@@ -214,7 +216,7 @@ def with_latents_of(posterior: GaussianPosterior, num_rows: int) -> GaussianPost
 
 
 def as_gaussian(posterior: Posterior, method: str) -> GaussianPosterior:
-    """The posterior, refused if it is a sampler's draws."""
+    """Return the posterior; reject the draws of a sampler."""
     if not isinstance(posterior, GaussianPosterior):
         raise ValueError(
             f"{method} cannot go on from draws of a sampler; it needs a Gaussian "

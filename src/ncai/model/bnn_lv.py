@@ -30,11 +30,12 @@ class Variance:
     """How one variance of the model is set.
 
     Args:
-        value: the variance where it is fixed, and the start where it is learned. For
-            the output noise, one number for each output.
-        mode: "fixed"; "empirical": Type-II MAP under an inverse-gamma prior, by its
-            closed form after every step; for the output noise also "map" and
-            "variational": an unknown of its own, found by gradient.
+        value: the fixed variance, or the initial value of a learned one. For the output
+            noise, one number for each output.
+        mode: "fixed"; "empirical", which is Type-II MAP under an inverse-gamma prior,
+            by its closed form after every step; and for the output noise also "map" and
+            "variational", where the variance is an unknown of its own that gradient
+            steps learn.
         alpha: shape of the inverse-gamma prior.
         beta: scale of the inverse-gamma prior.
         form: "paper" or "exact", see `empirical_variance`.
@@ -56,8 +57,8 @@ class Variance:
 class Model:
     """A BNN+LV; with `network.latent_dim == 0`, a plain BNN.
 
-    Numbers are traced by JAX and may change freely; the network and the modes of the
-    variances are structure, and a change of those compiles anew.
+    Numbers are traced by JAX and may change freely. The network and the modes of the
+    variances are static structure, and a change of those compiles again.
 
     Args:
         network: f.
@@ -78,7 +79,7 @@ class Model:
 
 
 class PriorState(NamedTuple):
-    """The three variances as they stand at one moment of a fit."""
+    """The present values of the three variances during a fit."""
 
     weight_variance: Float[Array, ""]
     latent_variance: Float[Array, ""]
@@ -95,7 +96,7 @@ class NoiseMoments(NamedTuple):
 def point_noise(
     model: Model, priors: PriorState, log_noise_var: Float[Array, "L"]
 ) -> NoiseMoments:
-    """Moments of the noise where it is a single value."""
+    """Return the moments of noise with a single known variance."""
     log_variance = (
         log_noise_var if model.noise_is_unknown else jnp.log(priors.noise_variance)
     )

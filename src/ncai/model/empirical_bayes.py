@@ -1,4 +1,4 @@
-"""Empirical Bayes: variances of the model set by their Type-II MAP value.
+"""Empirical Bayes: set variances of the model to their Type-II MAP value.
 
 Each variance has an inverse-gamma hyper-prior. The closed form of its best value, given
 the second moments of what it governs, is applied after every step of training
@@ -26,8 +26,8 @@ def initial_priors_of(keys: Key[Array, "R"], model: Model) -> PriorState:
     return PriorState(*_first_variances(keys, variances))
 
 
-# A program of its own, which knows no network and no data: drawing from a gamma
-# distribution takes a second to compile, and one for every shape would be too many.
+# A separate program that does not depend on network or data: the gamma sampler
+# takes a second to compile, which would be too long for every new shape.
 @jax.jit(compiler_options=RUN_ONCE)
 def _first_variances(keys, variances: tuple[Variance, ...]) -> tuple[Array, ...]:
     def first(key, variance: Variance):
@@ -63,7 +63,8 @@ def empirical_variance(prior: Variance, sum_of_squares, num_rows, num_dims):
     which minimises KL[q || p(.|s) p(s)]. `paper` is the value the paper prints: the
     *mean* of the inverse-gamma posterior for one averaged row,
         (2 beta + sum / num_rows) / (num_dims + 2 alpha - 2).
-    For W, which is one row, the two differ only by that mean and mode.
+    For W, which is one row, the two differ only in that one is the mean and the other
+    is the mode.
     """
     if prior.form == "paper":
         return (2 * prior.beta + sum_of_squares / num_rows) / (
@@ -84,9 +85,9 @@ def update_priors(
 ) -> PriorState:
     """One step of coordinate descent on the variances that are empirical.
 
-    The sums are expectations under the current posterior. That of the noise is a
-    Monte Carlo estimate, so it moves by a tenth of the way each step; and it always
-    has the `exact` form, since the paper's would keep it above 0.2.
+    The sums are expectations under the current posterior. The sum for the noise is a
+    Monte Carlo estimate, so the noise moves only a tenth of the way in each step. It
+    always uses the `exact` form, because the paper's form would keep it above 0.2.
     """
     weight, latent, noise = priors
     if model.weight_variance.mode == "empirical":

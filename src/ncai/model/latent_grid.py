@@ -1,17 +1,17 @@
-"""f(x_n, z_m; W) for every row and every node of z at once, and its gradient.
+"""Compute f(x_n, z_m; W) for all rows and all nodes of z, and its gradient.
 
-Any network can be evaluated node by node. In most z enters the last hidden layer, so
-that the sum of hidden node h is offset[h, n] + move[h, m], of what x says and what z
-says; that makes both passes several times cheaper for the two kinds of activation in
-use:
+Any network can be evaluated node by node. If z enters the last hidden layer, the sum of
+hidden node h is offset[h, n] + move[h, m], where the first term depends only on x and
+the second only on z. This makes both passes several times cheaper for two kinds of
+activation:
 
-- Piecewise linear, where z is one number and enters as it is: each hidden node is off
-  on one side of a threshold of z and on at the other, so sums over nodes of z are
-  differences of running sums, and the gradient needs no pass over rows x nodes x
-  hidden.
+- Piecewise linear, for a single z without layers of its own: each hidden node is off on
+  one side of a threshold of z and on at the other side. Sums over nodes of z are then
+  differences of running sums, and the gradient needs no pass over rows x nodes x hidden
+  nodes.
 - Silu: exp(-(offset + move)) is a product of two, each of which needs few exponentials.
-  One hidden node is done after the other, and again for the gradient, so that all of
-  it stays in the cache.
+  Hidden nodes are processed one after the other, and again for the gradient, so that
+  everything stays in the cache.
 """
 
 import jax
@@ -55,7 +55,7 @@ def outputs_at_nodes(
 
 
 def _latent_enters_last(network: FlatNetwork) -> bool:
-    """Whether z enters the last hidden layer in one of the two ways known here."""
+    """Return whether one of the two fast forms applies to this network."""
     inner = network.network
     if type(inner) is not MLP or not inner.hidden or not network.latent_dim:
         return False
@@ -112,7 +112,7 @@ def _grid_backward(saved, gradient):
         total = running[-1]
         flat = jnp.where(latent_weights == 0, 1.0, 0.0)[:, None]
         on = jnp.where(rises, total - below, below)
-        # A node that z does not move is on or off for every z.
+        # A hidden node with weight 0 for z is on or off for every z.
         on = on * (1 - flat) + flat * jnp.where(offsets > 0, total, 0.0)
         return slope * total + (1 - slope) * on
 
@@ -127,7 +127,7 @@ def _grid_backward(saved, gradient):
 
 
 def _running_sums(summands: Float[Array, "M N"]) -> Float[Array, "M+1 N"]:
-    # A scan over rows of N: far quicker on a CPU than jnp.cumsum's tree.
+    # A scan over rows is much faster on a CPU than the tree of jnp.cumsum.
     def add(total, row):
         total = total + row
         return total, total
@@ -140,16 +140,16 @@ def _running_sums(summands: Float[Array, "M N"]) -> Float[Array, "M+1 N"]:
 _one_layer_grid.defvjp(_grid_saved, _grid_backward)
 
 
-# exp of this is finite in float32, and that of its negative not yet 0.
+# In float32, exp of this is finite, and exp of its negative is not yet 0.
 LARGEST_EXPONENT = 87.0
 
 
 def _silu_of_hidden_node(offset, move):
-    """Of one hidden node: sums before it and their logistic, at nodes x rows.
+    """Return the sums of one hidden node and their logistic, at nodes x rows.
 
-    The product is of fourth roots, so that parts of a sum may be as far apart as four
-    times the largest exponent. One too large or too small for a float gives the limits
-    0 and 1 of the logistic, as it should.
+    The product uses fourth roots, so that the parts of a sum may differ by four times
+    the largest exponent. A sum that is too large or too small for a float gives the
+    correct limits of the logistic, 0 and 1.
     """
     by_row, by_node = (
         jnp.exp(jnp.clip(-0.25 * part, -LARGEST_EXPONENT, LARGEST_EXPONENT))

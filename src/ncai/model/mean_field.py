@@ -10,14 +10,14 @@ from jaxtyping import Array, Float
 from ncai.model.bnn_lv import Model, NoiseMoments, PriorState, point_noise
 from ncai.types import Data, Unknowns
 
-SMALLEST_SCALE = 1e-6  # where a q begins at values that have none, as MAP's
+SMALLEST_SCALE = 1e-6  # initial scale of q at points without one, such as MAP's
 
 
 class MeanField(NamedTuple):
     """Variational parameters phi: a mean and an unconstrained scale for each unknown.
 
-    The standard deviation is softplus(raw_scale). Where the noise is learned by MAP it
-    has a mean and no scale.
+    The standard deviation is softplus(raw_scale). Noise learned by MAP has a mean but
+    no scale.
     """
 
     mean: Unknowns
@@ -35,7 +35,7 @@ def raw_scale_of(scale):
 
 
 def raw_scales_of(scale: Unknowns) -> Unknowns:
-    """The same for every unknown; a scale of 0, as MAP's, becomes a tiny one."""
+    """Apply `raw_scale_of` to every unknown; a scale of 0 becomes a tiny one."""
     return jax.tree.map(lambda s: raw_scale_of(jnp.maximum(s, SMALLEST_SCALE)), scale)
 
 
@@ -45,7 +45,7 @@ def mean_field_of(mean: Unknowns, scale: Unknowns) -> MeanField:
 
 
 class Draw(NamedTuple):
-    """q with its standard deviations and reparameterised draws of (W, Z) worked out."""
+    """q with its standard deviations and reparameterised draws of (W, Z)."""
 
     mean: Unknowns
     scale: Unknowns
@@ -104,8 +104,8 @@ def noise_kl(model: Model, mean: Unknowns, scale: Unknowns) -> Float[Array, ""]:
     prior = model.noise_variance
     log_mean = mean.log_noise_var
     if prior.mode == "map":
-        # Mode in log s rather than in s: the prior's density carries the Jacobian, so
-        # that MAP is the zero-width limit of the variational form.
+        # This is the mode in log s, not in s: the density of the prior contains the
+        # Jacobian, so that MAP is the zero-width limit of the variational form.
         std = jnp.zeros_like(log_mean)
         negative_entropy = 0.0
     else:

@@ -1,8 +1,8 @@
 """The function f(x, z; W): a small protocol, and the multilayer perceptron.
 
 A network is written for *one* row: `vmap` adds rows, latent draws and weight draws.
-It takes inputs and latents apart, so that a prediction over many latent draws computes
-what depends on the inputs alone only once.
+It takes inputs and latents as separate arguments, so that a prediction over many latent
+draws computes only once what depends only on the inputs.
 """
 
 from dataclasses import dataclass, field, replace
@@ -28,13 +28,13 @@ ACTIVATIONS = {
 
 
 AUTO = "auto"
-# What latent_hidden="auto" chooses among; the first if nothing can choose.
+# The choices of latent_hidden="auto"; the first is used if no rows can choose.
 LATENT_LAYERS: tuple[tuple[int, ...], ...] = ((20,), ())
 
 
 @runtime_checkable
 class Network(Protocol):
-    """What a network must offer. It must be hashable: a frozen dataclass is best."""
+    """The interface of a network. It must be hashable, such as a frozen dataclass."""
 
     def init(
         self, key: PRNGKeyArray, input_dim: int, latent_dim: int, output_dim: int
@@ -59,15 +59,17 @@ class MLP:
             name so that a network can be compared, hashed and written to a file.
         latent_layer: which hidden layer z enters: the "first", beside x (the paper's),
             or the "last". With one hidden layer they are the same. With more, "last"
-            makes integrals over z far cheaper: what comes before depends on x alone.
-        latent_hidden: nodes in hidden layers that z goes through by itself before it
-            enters. They make steps in z easy (noise of two humps), and cost next to
-            nothing: they depend on z alone. They are tanh whatever the activation:
-            what a rare z says stays bounded, where else f would go on as a line that
-            no row holds back. "auto" lets held-out rows choose (see `choices`).
+            makes integrals over z far cheaper, because the earlier layers depend only
+            on x.
+        latent_hidden: nodes of hidden layers for z alone, which z passes through before
+            it enters. They make steps in z possible (noise with two peaks) and cost
+            almost nothing, because they depend only on z. Their activation is always
+            tanh, so the effect of a rare z stays bounded; otherwise f would continue as
+            a straight line beyond the z of all rows. With "auto", held-out rows choose
+            (see `choices`).
     """
 
-    # Given as any sequence of whole numbers, or one; then tuples.
+    # The user may give a whole number or any sequence of them; stored as tuples.
     hidden: tuple[int, ...] | Any = (50,)
     activation: str = "leaky_relu"
     latent_layer: str = "first"
@@ -95,7 +97,7 @@ class MLP:
             object.__setattr__(self, name, widths)  # hashable, whatever was given
 
     def choices(self) -> "tuple[MLP, ...]":
-        """Networks for held-out rows to choose among, the usual one first."""
+        """Return the networks that held-out rows choose among, the usual one first."""
         if self.latent_hidden != AUTO:
             return (self,)
         return tuple(replace(self, latent_hidden=own) for own in LATENT_LAYERS)
@@ -133,13 +135,13 @@ class MLP:
 
     @property
     def latent_entry(self) -> int:
-        """Number of the layer whose sum z is part of."""
+        """The number of the layer that z enters."""
         return max(len(self.hidden) - 1, 0) if self.latent_layer == "last" else 0
 
     def before_latents(
         self, weights: Weights, inputs: Float[Array | np.ndarray, "*N D"]
     ) -> Float[Array, "*N H"]:
-        """The sums of the layer that z enters, without its part."""
+        """Return the sums of the layer that z enters, without the part of z."""
         activation = ACTIVATIONS[self.activation]
         first, *rest = weights[: self.latent_entry + 1]
         out = inputs @ first["input"] + first["bias"]
@@ -150,7 +152,7 @@ class MLP:
     def latent_part(
         self, weights: Weights, latents: Float[Array, "*M K"]
     ) -> Float[Array, "*M H"]:
-        """What z adds to the sums of the layer that it enters."""
+        """Return the part of z in the sums of the layer that it enters."""
         layer = weights[self.latent_entry]
         for own in layer.get("latent_layers", ()):
             latents = jnp.tanh(latents @ own["weight"] + own["bias"])
@@ -178,7 +180,7 @@ def _xavier(key: PRNGKeyArray, fan_in: int, fan_out: int) -> dict[str, Array]:
 
 
 def _check_network(network, shapes, input_dim: int, latent_dim: int, output_dim: int):
-    """Refuse a network that is not what `Network` says, before it is trained."""
+    """Reject a network that does not satisfy `Network`, before it is trained."""
     name = type(network).__name__
     try:
         hash(network)
@@ -227,7 +229,7 @@ class FlatNetwork:
     latent_dim: int
     output_dim: int
     num_weights: int = field(init=False, compare=False)
-    # What follows from the parts.
+    # Derived values.
     _treedef: Any = field(init=False, compare=False, repr=False)
     _shapes: tuple[tuple[int, ...], ...] = field(init=False, compare=False, repr=False)
     _sizes: tuple[int, ...] = field(init=False, compare=False, repr=False)
@@ -288,7 +290,7 @@ class FlatNetwork:
 def networks_to_try(
     network: Network, input_dim: int, latent_dim: int, output_dim: int
 ) -> list[FlatNetwork]:
-    """The networks that held-out rows choose among: one, unless it offers more."""
+    """Return the networks to choose among: only this one unless it offers choices."""
     choices = network.choices() if isinstance(network, MLP) else (network,)
     if not latent_dim:
         choices = choices[:1]

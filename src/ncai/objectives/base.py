@@ -1,10 +1,10 @@
-"""What an objective is: a small pytree that the compiled training loop minimises.
+"""The interface of an objective, a small pytree that the training loop minimises.
 
 Its numbers are traced, its structure is static, and the loop in `ncai.training.step`
 calls it for one restart. It has two steps: `prepare` does the cheap elementwise work on
-the parameters (scales, reparameterised draws), `value` the work on the data. The loop
-keeps what was prepared in a buffer; as one function, XLA would fold the random numbers
-and the softplus into every hidden node of every row and compute them anew for each.
+the parameters (scales, reparameterised draws), and `value` does the work on the data.
+The loop keeps the prepared values in a buffer. If both were a single function, XLA
+would recompute the random numbers and the softplus for every hidden node of every row.
 """
 
 from typing import Any, NamedTuple, Protocol, runtime_checkable
@@ -16,7 +16,7 @@ from ncai.types import Data
 
 
 class Report(NamedTuple):
-    """What one evaluation reports beside the value."""
+    """The information that an evaluation returns in addition to the value."""
 
     terms: dict[str, Float[Array, ""]]
     squared_error: Float[Array, "L"]
@@ -31,7 +31,7 @@ class Objective(Protocol):
         ...
 
     def prepare(self, params: Any, normals: Float[Array, "*S"]) -> Any:
-        """What `value` needs of the parameters and of fresh random numbers."""
+        """Compute what `value` needs from the parameters and fresh random numbers."""
         ...
 
     def value(

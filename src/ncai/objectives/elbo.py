@@ -32,13 +32,13 @@ from ncai.types import Data, Number, Unknowns
 )
 @dataclass(frozen=True)
 class NegativeElbo:
-    """-ELBO (paper, Eq. 5), with the penalties of NCAI (Eq. 16) if there are any.
+    """-ELBO (paper, Eq. 5), with the penalties of NCAI (Eq. 27) if there are any.
 
     Args:
         num_samples: reparameterised draws of (W, Z) for the expected log-likelihood;
             the KL terms are closed forms.
         penalties: None for plain variational inference.
-        ramp_steps: the penalties grow linearly from 0 over so many steps.
+        ramp_steps: number of steps over which the penalties grow linearly from 0.
     """
 
     num_samples: int = 1
@@ -116,7 +116,7 @@ class NegativeElbo:
 def penalty_terms(
     penalties: Penalties, draw: Draw, data: Data
 ) -> dict[str, Float[Array, ""]]:
-    """What is penalised, by name, and the "penalty" of it in nats."""
+    """Return the penalised statistics by name, and the total "penalty" in nats."""
     latents = draw.mean.latents if penalties.on == "means" else draw.latents[0]
     found = penalties.values(latents, data.inputs, data.targets, data.row_weights)
     num_rows = jnp.sum(data.row_weights)
@@ -175,8 +175,8 @@ class NegativeLogJoint:
 class DeterministicError:
     """Half the mean squared error of the network at z = 0: NCAI's warm start.
 
-    Weights that multiply z have no gradient at z = 0, so they stay at their random
-    start, whatever the network: no list of them is needed.
+    In any network, weights that multiply z have no gradient at z = 0, so they keep
+    their random initial values; the code needs no list of these weights.
     """
 
     def num_normals(self, weights: Float[Array, "P"]) -> tuple[int, int]:
@@ -205,6 +205,6 @@ class DeterministicError:
         return 0.5 * mean, Report({"mean_squared_error": mean}, errors)
 
     def update_priors(self, weights, priors, model, data, report) -> PriorState:
-        """Nothing to update: there is no prior here."""
+        """Return the priors unchanged, because this objective has none."""
         del weights, model, data, report
         return priors

@@ -1,8 +1,8 @@
-"""The importance-weighted bound in z: tighter than the ELBO for any number of latents.
+"""The importance-weighted bound in z, which is tighter than the ELBO for any K.
 
 For each row, log (1/M) sum_m p(y | x, z_m, W) p(z_m) / q(z_m) with z_m drawn from q(z)
-(Burda et al., 2016). At M = 1 it is the ELBO; as M grows it rises to log p(y | x, W),
-whatever q(z): what q(z) lacks then no longer bends W (paper, Appendix C).
+(Burda et al., 2016). For M = 1 it is the ELBO. As M grows it rises to log p(y | x, W)
+for any q(z), so the errors of q(z) no longer bias W (paper, Appendix C).
 """
 
 from dataclasses import dataclass
@@ -29,11 +29,11 @@ from ncai.types import Data, Number
 class NegativeImportanceBound:
     """-(sum_n of the bound in z - temperature * KL[q(W) || p(W)]), one draw of W.
 
-    Gradients of q(z) are the doubly reparameterised ones of Tucker et al. (2019), whose
+    The gradients of q(z) are doubly reparameterised (Tucker et al., 2019), so their
     noise does not grow with M.
 
     Args:
-        temperature: of the prior of W, as in `NegativeMarginalElbo`.
+        temperature: factor of the KL divergence, as in `NegativeMarginalElbo`.
         num_latent_samples: M.
     """
 
@@ -73,7 +73,7 @@ class NegativeImportanceBound:
     def update_priors(
         self, draw: Draw, priors: PriorState, model: Model, data: Data, report: Report
     ) -> PriorState:
-        """Coordinate descent on the variance of W alone."""
+        """Update the variance of W alone by coordinate descent."""
         del data, report
         return with_weight_variance(model, priors, draw)
 
@@ -85,9 +85,9 @@ def importance_bound(
     noise: NoiseMoments,
     latent_variance: Float[Array, ""],
 ) -> Float[Array, "N"]:
-    """The bound of each row, from draws of z [M, N, K] and the one draw of W."""
-    # q enters by the draws of z alone: the part of its gradient through log q has mean
-    # zero, or is turned into more of the other (Tucker et al., 2019).
+    """Return the bound of each row from draws of z [M, N, K] and one draw of W."""
+    # The gradient of q flows only through the draws of z: its part through log q has
+    # mean zero or is converted into such a part (Tucker et al., 2019).
     mean = jax.lax.stop_gradient(draw.mean.latents)
     scale = jax.lax.stop_gradient(draw.scale.latents)
 
@@ -106,8 +106,8 @@ def importance_bound(
         log_q = -jnp.log(scale) - 0.5 * ((latents - mean) / scale) ** 2
         return log_likelihood + jnp.sum(log_prior - log_q, axis=-1)
 
-    # A gradient with respect to z that is weighted by the share of its sample, once
-    # more than logsumexp does.
+    # Weight the gradient with respect to z by the share of its sample once more, in
+    # addition to the weight from logsumexp.
     shares = jax.nn.softmax(jax.lax.stop_gradient(log_ratios(draw.latents)), axis=0)
     held = jax.lax.stop_gradient(draw.latents)
     latents = held + shares[..., None] * (draw.latents - held)

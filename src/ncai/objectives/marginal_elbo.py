@@ -1,8 +1,8 @@
 """The bound on log p(Y | X) with z integrated out: q is over W alone.
 
 The loose bound of the ELBO in z is what lets z memorise the data (paper, Appendix C).
-Here z is no unknown at all: each row's likelihood is its integral over the prior of z,
-by quadrature, so z is independent of x and distributed like its prior by construction.
+Here z is not an unknown: the likelihood of a row is an integral over the prior of z,
+computed by quadrature. So z is independent of x and follows its prior by construction.
 """
 
 from dataclasses import dataclass
@@ -42,20 +42,22 @@ class NegativeMarginalElbo:
     """-(E_q[sum_n log p(y_n | x_n, W)] - temperature * KL[q(W) || p(W)]).
 
     At temperature 1 this is a bound on log p(Y | X). Below 1 the posterior is *cold*:
-    the prior, of which a small network feels too much under a factorised q, pulls less.
+    the prior has less weight, because its pull is too strong for a small network with a
+    factorised q.
 
     Args:
-        nodes: equispaced nodes of z in units of its prior width, [M, K]. They are
-            shifted at random from step to step, so that what falls between two nodes
-            in one step is seen in the next.
-        temperature: of the prior.
-        num_samples: draws of W a step.
-        smooth: for one latent, let each node stand for a narrow Gaussian of z around
-            it, over which f is taken as linear (see `smoothed_log_likelihood`). Without
-            it the noise must fill the gaps between nodes and cannot become small.
-        batch_rows: rows looked at in a step: a block of them after the other, so they
-            should come in random order, and their number be a multiple of this. 0 is
-            all.
+        nodes: equispaced nodes of z in units of its prior standard deviation, [M, K].
+            They are shifted at random in each step, so that no z always falls between
+            two nodes.
+        temperature: factor of the KL divergence.
+        num_samples: number of draws of W per step.
+        smooth: for one latent dimension, replace each node by a narrow Gaussian of z
+            around it, over which f is treated as linear (see
+            `smoothed_log_likelihood`). Without it the noise must fill the gaps between
+            nodes and cannot become small.
+        batch_rows: number of rows in a step, or 0 for all. Steps use one batch after
+            the other, so the rows should be in random order and their number a multiple
+            of this.
     """
 
     nodes: Float[Any, "*restarts M K"]
@@ -115,7 +117,7 @@ class NegativeMarginalElbo:
         )
 
     def _batch(self, data: Data, step) -> tuple[Data, int]:
-        """The block of rows whose turn it is, and how many blocks there are."""
+        """Return the batch of rows of this step, and the number of batches."""
         num_rows = data.inputs.shape[0]
         if not 0 < self.batch_rows < num_rows:
             return data, 1
@@ -146,7 +148,7 @@ def tempered_bound(
     model: Model,
     temperature: Number,
 ) -> tuple[Float[Array, ""], Report]:
-    """Temperature times what the prior of W and noise says, less the likelihood."""
+    """Return temperature times the KL terms of W and noise, minus the likelihood."""
     terms = {
         "expected_log_likelihood": expected_log_likelihood,
         "kl_weights": gaussian_kl(
@@ -182,13 +184,14 @@ def smoothed_log_likelihood(
     noise: NoiseMoments,
     latent_variance: Float[Array, ""],
 ) -> Float[Array, ""]:
-    """Log p(Y | X, W) where the prior of z is a mixture of narrow Gaussians.
+    """Return log p(Y | X, W) with a mixture of narrow Gaussians as prior of z.
 
-    Nodes h apart with weights of N(0, 1 - c h^2), each blurred by N(0, c h^2), add up
-    to N(0, 1) but for a ripple of 2 exp(-2 pi^2 c), 1.4 % at c = 1/4. Within the blur f
-    is taken as linear, its rise being that between the neighbours (see `limited_rise`),
-    so a node's density of y is Gaussian with covariance s_eps + c rise rise^T. For a
-    linear f this is the exact density whatever the noise.
+    Nodes at distances h with weights of N(0, 1 - c h^2), each blurred by N(0, c h^2),
+    add up to N(0, 1), except for a ripple of 2 exp(-2 pi^2 c), which is 1.4 % at c =
+    1/4. Within the blur, f is treated as linear, with the rise between the neighbouring
+    nodes (see `limited_rise`). So the density of y at a node is Gaussian with
+    covariance s_eps + c rise rise^T. For a linear f this is the exact density for any
+    noise.
     """
     spacing = nodes[1, 0] - nodes[0, 0]
     latents = jnp.sqrt(latent_variance) * nodes
@@ -200,8 +203,8 @@ def smoothed_log_likelihood(
     rise = limited_rise(outputs - padded[:, :-2], padded[:, 2:] - outputs)
     residuals = data.targets.T[:, None] - outputs  # [L, M, N]
     precision = noise.precision[:, None, None]
-    # The covariance of y is diagonal plus c rise rise^T: the square is completed in the
-    # place within the blur, a sum of squares that loses no digits.
+    # The covariance of y is diagonal plus c rise rise^T. We complete the square in the
+    # position within the blur, which gives a sum of squares that loses no digits.
     spread = 1 + BLUR * jnp.sum(precision * rise**2, axis=0)
     place = BLUR * jnp.sum(precision * rise * residuals, axis=0) / spread
     squares = jnp.sum(precision * (residuals - rise * place) ** 2, axis=0)
@@ -218,10 +221,10 @@ def smoothed_log_likelihood(
 def limited_rise(
     left: Float[Array, "*S"], right: Float[Array, "*S"]
 ) -> Float[Array, "*S"]:
-    """The rise of f at a node, from those to its neighbours: their average.
+    """Return the rise of f at a node: the average of the rises to its neighbours.
 
-    But at most twice the smaller, and 0 at a peak: beside a step of f the average would
-    be half of the step, and blur what lies on either side of it, such as two humps.
+    It is limited to twice the smaller rise, and it is 0 at a peak. Next to a step of f,
+    the average would be half of the step and would blur both sides, such as two peaks.
     """
     most = 2 * jnp.minimum(jnp.abs(left), jnp.abs(right))
     limited = jnp.clip(0.5 * (left + right), -most, most)

@@ -45,7 +45,7 @@ def smooth_exponential(value: Float[Array, "*S"] | float) -> Float[Array, "*S"]:
 )
 @dataclass(frozen=True)
 class Penalties:
-    """Weights and tolerances of the NCAI objective (paper, Eq. 16).
+    """Weights and tolerances of the NCAI objective (paper, Eq. 27).
 
     Args:
         hz_weight: lambda_1, on the distance of z from a Gaussian. 0 switches it off.
@@ -84,7 +84,7 @@ class Penalties:
     def total(
         self, values: dict[str, Float[Array, ""]], num_rows: Float[Array, ""]
     ) -> Float[Array, ""]:
-        """The weighted penalty, in nats: everything in Eq. 16 but the ELBO."""
+        """The weighted penalty, in nats: everything in Eq. 27 but the ELBO."""
         gaussian = smooth_exponential(values["hz"] / (num_rows * self.hz_tolerance))
         dependence = smooth_exponential(
             values["pc_inputs"] / self.input_tolerance

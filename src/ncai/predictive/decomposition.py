@@ -1,107 +1,153 @@
-"""How much of a prediction's uncertainty is aleatoric and how much epistemic.
+"""Split the uncertainty of a prediction into aleatoric and epistemic parts.
 
-Both parts are of y before it is rounded. The scale of training is u.
+All parts refer to y before rounding. u is the target on the scale of training.
 """
 
-from dataclasses import replace
-from functools import partial
-from typing import NamedTuple
+from dataclasses import dataclass, replace
+from typing import Any, Self
 
-import jax
 import numpy as np
 from jaxtyping import Float
 
-from ncai.model.latent_nodes import latent_nodes
 from ncai.model.networks import FlatNetwork
-from ncai.predictive import mixture, row_statistics
+from ncai.model.quadrature import LatentNodes
+from ncai.predictive import moments, split_statistics
+from ncai.predictive.moments import transform_constants
 from ncai.predictive.row_map import Mixtures, map_mixtures
 from ncai.predictive.target_map import TargetMap
 from ncai.runtime.arguments import whole_number
 from ncai.stats.knn import knn_entropy, sorted_knn_entropy
-from ncai.types import WeightDraws
 
-MEASURES = ("variance", "entropy")
-METHODS = ("monte_carlo", "nearest_neighbour")
-
-# The density given W is a mixture over z alone; this many values make it smooth.
-MIN_LATENT_DRAWS = {0: 1, 1: 256}
-MIN_LATENT_DRAWS_MANY = 512
-# Components that make the whole mixture smooth, and samples that make an average.
-SMOOTH_COMPONENTS = 4096
-# W x z of a decomposition at most, unless asked for more; and W at least.
-MOST_COMPONENTS = 65_536
-ENOUGH_WEIGHT_DRAWS = 256
+PARTS = ("total", "aleatoric", "epistemic")
+MEASURES = ("crps", "variance", "entropy")
+METHODS = ("quadrature", "nearest_neighbour")
+# A row is unstable if the standard error of a part exceeds this share of the total.
+MOST_ERROR = 0.05
+# Number of random draws that the joint entropy of several outputs is averaged over.
 NUM_SAMPLES = 1024
+_MEAN_LOG_SLOPES = {
+    name: found[0]
+    for name, found in moments.for_each_transform(moments.mean_log_slope).items()
+}
 
 
-class Decomposition(NamedTuple):
-    """Uncertainty of each row: `total = aleatoric + epistemic`."""
+@dataclass(frozen=True, eq=False)
+class Parts:
+    """Total, aleatoric and epistemic part: one number for each row (and output)."""
 
     total: np.ndarray
     aleatoric: np.ndarray
     epistemic: np.ndarray
 
-    @classmethod
-    def of_variances(cls, total: np.ndarray, epistemic: np.ndarray) -> "Decomposition":
-        """A total by all draws, with an epistemic part by fewer of them.
+    def of_output(self, output: int) -> Self:
+        """The parts of one output, [N]."""
+        return replace(self, **{n: getattr(self, n)[:, output] for n in PARTS})
 
-        Where tails are heavy a few draws make up most of a variance, so that two sets
-        of draws disagree; the total, by more draws, is the more accurate of the two.
+
+@dataclass(frozen=True, eq=False)
+class Decomposition(Parts):
+    """Uncertainty of each row: `total = aleatoric + epistemic`.
+
+    Attributes:
+        total: uncertainty of the prediction.
+        aleatoric: the part that would remain if W were known.
+        epistemic: the part that knowing W would remove.
+        measure: "crps" (in units of y), "variance" (in squared units of y) or
+            "entropy" (in nats).
+        standard_error: Monte Carlo standard error of each part, because the number of
+            draws of W is finite; None for the nearest-neighbour estimate.
+    """
+
+    measure: str = "crps"
+    standard_error: Parts | None = None
+
+    @property
+    def unstable(self) -> np.ndarray:
+        """Whether the standard error of a part exceeds 5 % of the total, for each row.
+
+        For entropies, which may be 0 or negative, the limit is 0.05 nats.
         """
-        epistemic = np.minimum(epistemic, total)
-        return cls(total, total - epistemic, epistemic)
+        if self.standard_error is None:
+            return np.zeros(np.shape(self.total), bool)
+        errors = self.standard_error
+        worst = np.maximum(errors.total, np.maximum(errors.aleatoric, errors.epistemic))
+        scale = 1.0 if self.measure == "entropy" else np.abs(self.total)
+        return worst > MOST_ERROR * scale
+
+    def of_output(self, output: int) -> Self:
+        """The parts of one output, [N]."""
+        errors = self.standard_error
+        errors = None if errors is None else errors.of_output(output)
+        return replace(super().of_output(output), standard_error=errors)
+
+    def as_stds(self) -> "Decomposition":
+        """Convert variances to standard deviations, which have the units of y.
+
+        Other measures are returned unchanged. Standard deviations do not add up.
+        """
+        if self.measure != "variance":
+            return self
+        roots = {name: np.sqrt(getattr(self, name)) for name in PARTS}
+        errors = self.standard_error
+        if errors is not None:
+            # By the derivative of the root, or by the root of the error near 0.
+            found = {
+                name: np.minimum(
+                    getattr(errors, name) / (2 * np.maximum(roots[name], 1e-300)),
+                    np.sqrt(getattr(errors, name)),
+                )
+                for name in PARTS
+            }
+            errors = Parts(**found)
+        return replace(self, **roots, standard_error=errors)
 
 
-def default_latent_draws(latent_dim: int, num_latent: int) -> int:
-    """Values of z for each weight draw, enough for a smooth density given W."""
-    enough = MIN_LATENT_DRAWS.get(latent_dim, MIN_LATENT_DRAWS_MANY)
-    return max(enough, num_latent)
+def _members_of(mixtures: Mixtures) -> Float[np.ndarray, "R S"]:
+    """Return 1 where a draw belongs to an ensemble member, and 0 elsewhere."""
+    members = np.asarray(mixtures.draws.members)
+    return (np.unique(members)[:, None] == members).astype(np.float32)
 
 
-def default_weight_draws(num_latent: int) -> int:
-    """The most weight draws to use: bounded work, however many there are."""
-    return max(ENOUGH_WEIGHT_DRAWS, MOST_COMPONENTS // num_latent)
-
-
-def split_mixtures(
-    mixtures: Mixtures,
-    num_weight_draws: int | None,
-    num_latent_draws: int | None,
-    usual_latent_draws: int,
-) -> Mixtures:
-    """The draws of W, and the values of z for each, that a decomposition uses.
-
-    Where a number is None, its default depends on `usual_latent_draws`, the number of
-    values of z that other statistics use.
-    """
-    total, latent_dim = len(mixtures.draws.weights), mixtures.network.latent_dim
-    if num_latent_draws is None:
-        num_latent = default_latent_draws(latent_dim, usual_latent_draws)
-    else:
-        num_latent = whole_number("num_latent_draws", num_latent_draws)
-    if num_weight_draws is None:
-        most = default_weight_draws(num_latent)
-    else:
-        most = whole_number("num_weight_draws", num_weight_draws)
-    # The draws of a restart lie together, so the first few would be of one restart.
-    chosen = np.linspace(0, total - 1, min(most, total)).round().astype(int)
-    draws = WeightDraws(*(leaf[chosen] for leaf in mixtures.draws))
-    nodes = latent_nodes(len(chosen), num_latent, latent_dim)
-    return replace(mixtures, draws=draws, nodes=nodes)
-
-
-def variance_decomposition(
-    mixtures: Mixtures, target_map: TargetMap
-) -> tuple[Float[np.ndarray, "N L"], Float[np.ndarray, "N L"]]:
-    """Aleatoric E_W Var[y|x,W] and epistemic Var_W E[y|x,W]; together Var[y|x].
-
-    All are of y before rounding.
-    """
-    found = row_statistics.statistics_of(target_map)
-    aleatoric, epistemic, _ = map_mixtures(
-        found.variance_parts, mixtures, shared=found.shared, values_per_row=4
+def variance_decomposition(mixtures: Mixtures, target_map: TargetMap) -> Decomposition:
+    """Aleatoric E_W Var[y|x,W] and epistemic Var_W E[y|x,W], [N, L]."""
+    unit = _unit(target_map) ** 2
+    return _of_each_output(
+        split_statistics.VARIANCE_SPLIT, "variance", mixtures, target_map, unit
     )
-    return aleatoric * found.unit**2, epistemic * found.unit**2
+
+
+def crps_decomposition(mixtures: Mixtures, target_map: TargetMap) -> Decomposition:
+    """Integrals of F(1 - F) for y and for y given W, and their difference, [N, L]."""
+    unit = _unit(target_map)
+    return _of_each_output(
+        split_statistics.CRPS_SPLIT, "crps", mixtures, target_map, unit
+    )
+
+
+OF_EACH_OUTPUT = {"crps": crps_decomposition, "variance": variance_decomposition}
+
+
+def _unit(target_map: TargetMap) -> Float[np.ndarray, "L"]:
+    """The unit of distances in the results of the compiled statistics."""
+    one = np.ones(target_map.num_outputs)
+    return target_map.scale if target_map.is_linear else one
+
+
+def _of_each_output(statistics, measure: str, mixtures, target_map, unit):
+    shared = (transform_constants(target_map), _members_of(mixtures))
+    statistic = statistics[target_map.transform.name]
+    parts, errors = map_mixtures(statistic, mixtures, shared=shared, values_per_row=6)
+    unit = unit[:, None]
+    return _decomposition(parts * unit, errors * unit, measure)
+
+
+def _decomposition(parts: np.ndarray, errors: np.ndarray, measure: str):
+    """Create a decomposition from arrays whose last axis holds the three parts."""
+    return Decomposition(
+        *np.moveaxis(parts, -1, 0),
+        measure=measure,
+        standard_error=Parts(*np.moveaxis(errors, -1, 0)),
+    )
 
 
 def entropy_decomposition(
@@ -112,57 +158,51 @@ def entropy_decomposition(
     k: int,
     seed: int,
 ) -> Decomposition:
-    """Entropies of y before rounding, in nats, by one of `METHODS`.
+    """Entropies of y in nats, by one of `METHODS`, for all outputs together: [N].
 
-    `num_samples` of each weight draw, and their `k`-th neighbours, are for
-    "nearest_neighbour" alone.
+    The total is H[p(y|x)] and the aleatoric part is E_W H[p(y|x,W)] (Eqs. `aleatoric`
+    and `epistemic`). Only "nearest_neighbour" uses `num_samples`, the number of samples
+    of each weight draw, and `k`, the number of neighbours.
     """
     if method == "nearest_neighbour":
         total, aleatoric = _neighbour_entropies(mixtures, num_samples, k, seed)
+        found = Decomposition(total, aleatoric, total - aleatoric, measure="entropy")
+    elif mixtures.network.output_dim == 1:
+        statistic = split_statistics.ENTROPY_SPLIT[mixtures.network.latent_dim > 1]
+        members = _members_of(mixtures)
+        parts, errors = map_mixtures(
+            statistic, mixtures, shared=members, values_per_row=6
+        )
+        found = _decomposition(parts, errors, "entropy")
     else:
-        total, aleatoric = _density_entropies(mixtures, seed)
-    # What y has more than u. The epistemic part is information: it has no units.
-    shift = float(np.log(target_map.scale).sum())
+        found = _sampled_entropies(mixtures, seed)
+    # Convert entropies of u to y. The epistemic part does not depend on units.
+    shift: Any = float(np.log(target_map.scale).sum())
     if not target_map.is_linear:
         slopes = map_mixtures(
-            row_statistics.MEAN_LOG_SLOPES[target_map.transform.name],
+            _MEAN_LOG_SLOPES[target_map.transform.name],
             mixtures,
-            shared=row_statistics.transform_constants(target_map),
+            shared=transform_constants(target_map),
         )
         shift = shift + slopes.sum(axis=1)
-    return Decomposition(total + shift, aleatoric + shift, total - aleatoric)
+    return replace(found, total=found.total + shift, aleatoric=found.aleatoric + shift)
 
 
-def _density_entropies(
-    mixtures: Mixtures, seed: int
-) -> tuple[Float[np.ndarray, "N"], Float[np.ndarray, "N"]]:
-    """Total H[p(u|x)] and aleatoric E_W H[p(u|x,W)] (Eq. `aleatoric`).
+def _sampled_entropies(mixtures: Mixtures, seed: int) -> Decomposition:
+    """Average -log p(u|x) and -log p(u|x,W) over the same draws of u.
 
-    One output: both by quadrature over u, without randomness. More outputs: -log p(u|x)
-    and -log p(u|x,W) averaged over the same draws of u, so that most of the sampling
-    error cancels in their difference, the epistemic part (Eq. `epistemic`).
+    Most of the sampling error cancels in their difference, which is the epistemic part.
     """
-    network = mixtures.network
-    num_draws, num_latent, dim = mixtures.nodes.shape
-    # All draws together are smooth with fewer values of z each.
-    fewer = min(num_latent, -(-SMOOTH_COMPONENTS // num_draws))
-    for_total = replace(mixtures, nodes=latent_nodes(num_draws, fewer, dim))
-    if network.output_dim == 1:
-        whole, given_weights = _ENTROPIES[dim > 1]
-        total = map_mixtures(whole, for_total)
-        aleatoric = map_mixtures(given_weights, mixtures)
-        return total, aleatoric
-    latents, noise = _random_parts(network, num_draws, NUM_SAMPLES, seed)
-    parts = []
+    latents, noise = _random_parts(mixtures, NUM_SAMPLES, seed)
+    members = _members_of(mixtures)
+    found = []
     for rows in _row_slices(len(mixtures)):
-        samples = _samples(mixtures.pick(rows), latents, noise).astype(np.float32)
-        total = map_mixtures(_sampled_entropy, for_total.pick(rows), samples)
-        aleatoric = map_mixtures(
-            _sampled_entropy_given_weights, mixtures.pick(rows), samples
-        )
-        parts.append((total, aleatoric))
-    total, aleatoric = (np.concatenate(part) for part in zip(*parts, strict=True))
-    return total, aleatoric
+        some = mixtures.pick(rows)
+        samples = _samples(some, latents, noise).astype(np.float32)
+        statistic = split_statistics.sampled_entropy_split
+        found.append(map_mixtures(statistic, some, samples, members, values_per_row=6))
+    parts, errors = (np.concatenate(part) for part in zip(*found, strict=True))
+    return _decomposition(parts, errors, "entropy")
 
 
 def _neighbour_entropies(
@@ -170,8 +210,10 @@ def _neighbour_entropies(
 ) -> tuple[Float[np.ndarray, "N"], Float[np.ndarray, "N"]]:
     """The paper's estimate of both entropies, from distances between samples.
 
-    Each weight draw gives `num_samples` samples of u. Their k-th neighbour distances
-    give H[p(u|x,W)]; the total takes the samples of all weight draws together.
+    Each weight draw gives `num_samples` samples of u, whose distances to their k-th
+    neighbours give H[p(u|x,W)]. The total uses the samples of all weight draws
+    together. The weight draws are therefore resampled first, so that all have equal
+    weights.
     """
     k = whole_number("k", k)
     if k >= num_samples:
@@ -180,9 +222,8 @@ def _neighbour_entropies(
             "each weight draw."
         )
     num_draws, num_rows = len(mixtures.draws.weights), len(mixtures)
-    latents, noise = _random_parts(
-        mixtures.network, num_draws, num_draws * num_samples, seed
-    )
+    mixtures = replace(mixtures, draws=mixtures.draws.resampled(num_draws, seed))
+    latents, noise = _random_parts(mixtures, num_draws * num_samples, seed)
     total, aleatoric = np.empty(num_rows), np.empty(num_rows)
     for rows in _row_slices(num_rows, 64):
         samples = _samples(mixtures.pick(rows), latents, noise)
@@ -194,9 +235,14 @@ def _neighbour_entropies(
 
 
 def _samples(mixtures: Mixtures, latents, noise) -> Float[np.ndarray, "N S n L"]:
-    """Draws of u at these z and with this noise."""
-    drawn = replace(mixtures, nodes=latents)
-    return map_mixtures(_noisy, drawn, shared=noise, values_per_row=noise.size)
+    """Samples of u with the given z and noise."""
+    ones = np.ones((len(mixtures.draws.weights), 1))
+    draws = mixtures.draws._replace(noise_factors=ones, noise_shares=ones)
+    zeros = np.zeros(latents.shape[:2], np.float32)
+    nodes = LatentNodes(latents, zeros, zeros)
+    drawn = replace(mixtures, draws=draws, nodes=nodes)
+    statistic = split_statistics.noisy
+    return map_mixtures(statistic, drawn, shared=noise, values_per_row=noise.size)
 
 
 def _group_entropies(
@@ -209,69 +255,27 @@ def _group_entropies(
 
 
 def _row_slices(num_rows: int, size: int = 1024) -> list[slice]:
-    """Rows to hold in memory at once; one empty slice if there are none."""
+    """Slices of rows that are in memory at once; one empty slice without rows."""
     return [slice(start, start + size) for start in range(0, max(num_rows, 1), size)]
 
 
-def _random_parts(network: FlatNetwork, num_draws: int, num_samples: int, seed: int):
-    """Random z and noise for `num_samples` draws of y, as many from each W.
+def _random_parts(mixtures: Mixtures, num_samples: int, seed: int):
+    """Random z and noise for `num_samples` draws of y, equally many for each W.
 
-    All rows share them: what is compared between rows then differs less by chance.
+    All rows share them, so that chance contributes less to differences between rows.
+    Each value of the noise has one of the widths of its draw, chosen at random.
     """
+    network: FlatNetwork = mixtures.network
+    draws = mixtures.draws
+    num_draws = len(draws.weights)
     each = -(-num_samples // num_draws)
     rng = np.random.default_rng(seed)
     latents = rng.standard_normal((num_draws, each, network.latent_dim), np.float32)
-    return latents, rng.standard_normal(
-        (num_draws, each, network.output_dim), np.float32
-    )
-
-
-def _entropy(means, noise_std, row, shared, *, neighbours):
-    del row, shared
-    one = mixture.one_output(means, noise_std, 0)
-    return mixture.entropy(*mixture.smoothed(*one, neighbours=neighbours))
-
-
-def _entropy_given_weights(means, noise_std, row, shared, *, neighbours):
-    del row, shared
-    each = (means[:, None, :, 0], noise_std[:, :, None])
-    return jax.lax.map(
-        lambda draw: mixture.entropy(*mixture.smoothed(*draw, neighbours=neighbours)),
-        each,
-    ).mean()
-
-
-# One z: its values are evenly spread, so f's are too. With more z they lie at random.
-# Made once: what is mapped over rows is part of the compiled program's name.
-_ENTROPIES = tuple(
-    tuple(
-        partial(entropy, neighbours=neighbours)
-        for entropy in (_entropy, _entropy_given_weights)
-    )
-    for neighbours in (2, 8)
-)
-
-
-def _noisy(means, noise_std, row, shared):
-    del row
-    return means + noise_std[:, None, :] * shared
-
-
-def _sampled_entropy(means, noise_std, targets, shared):
-    del shared
-    flat = targets.reshape(-1, targets.shape[-1])
-    logs = jax.lax.map(
-        lambda target: mixture.joint_log_density(means, noise_std, target), flat
-    )
-    return -logs.mean()
-
-
-def _sampled_entropy_given_weights(means, noise_std, targets, shared):
-    del shared
-
-    def one_draw(draw):
-        mean, std, own_targets = draw
-        log_density = jax.vmap(mixture.joint_log_density, (None, None, 0))
-        return log_density(mean[None], std[None], own_targets).mean()
-
-    return -jax.lax.map(one_draw, (means, noise_std, targets)).mean()
+    noise = rng.standard_normal((num_draws, each, network.output_dim), np.float32)
+    edges = np.cumsum(np.asarray(draws.noise_shares, float), axis=1)
+    if edges.shape[1] > 1:
+        places = rng.uniform(size=(num_draws, each, 1)) * edges[:, None, -1:]
+        width = np.argmax(edges[:, None, :] > places, axis=2)
+        factors = np.take_along_axis(np.asarray(draws.noise_factors), width, axis=1)
+        noise *= factors[..., None]
+    return latents, noise

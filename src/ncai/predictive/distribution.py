@@ -1,4 +1,4 @@
-"""The posterior predictive p(y|x, D): one object for everything one asks of it."""
+"""The posterior predictive p(y|x, D): densities, intervals, samples, decomposition."""
 
 import copy
 import functools
@@ -9,7 +9,8 @@ from numpy.typing import ArrayLike
 from ncai.model.networks import FlatNetwork
 from ncai.predictive import decomposition, intervals, row_statistics, samples
 from ncai.predictive.decomposition import Decomposition
-from ncai.predictive.row_map import Mixtures, map_log_probabilities, map_mixtures
+from ncai.predictive.moments import statistics_of
+from ncai.predictive.row_map import Mixtures, map_mixtures
 from ncai.predictive.samples import checked_seed
 from ncai.predictive.target_map import TargetMap, grid_of_numbers, rows_of_numbers
 from ncai.runtime.arguments import one_of, whole_number
@@ -19,30 +20,32 @@ from ncai.types import WeightDraws
 class PredictiveDistribution:
     """The predictive distributions of N rows, in the units of y.
 
-    On the scale of training each row's density is an equally weighted mixture of
-    Gaussians, one for each weight draw and each of `num_latent_draws` values of z from
-    its prior: the posterior predictive (Eq. `posterior-predictive`) with both integrals
-    made sums. `target_map` takes it to y. Work is done when a method is called, in
-    pieces of bounded memory, and the result for a row does not depend on the other
-    rows.
+    On the scale of training, the density of each row is a mixture of Gaussians. It is
+    the posterior predictive (Eq. `posterior-predictive`), whose integrals are replaced
+    by sums over weight draws, over `num_latent_draws` nodes of z and over the widths of
+    the noise. `target_map` converts this density to y. Each method computes its result
+    when it is called, in pieces of bounded memory. The result for a row does not depend
+    on the other rows.
 
     If y is rounded, moments, probabilities, quantiles, intervals, scores and samples
-    are all those of the rounded y. Only `log_prob_grid`, `sample_functions` without
-    noise and the entropies of `decompose` are about y before rounding.
+    refer to the rounded y. Only `log_prob_grid`, `decompose` and `sample_functions`
+    without noise refer to y before rounding.
 
-    Given the draws, probabilities, densities and quantiles are exact. So are moments
+    Given the draws, probabilities, densities and quantiles are exact. Moments are exact
     if y is neither transformed nor rounded; otherwise they are deterministic
-    approximations, as the CRPS always is: see `row_statistics.statistics_of`.
+    approximations. The CRPS is always such an approximation (see
+    `moments.statistics_of`).
 
-    With `single_output` arrays are [N]; otherwise they are [N, L].
+    With `single_output`, arrays have the shape [N]; otherwise they have [N, L].
 
     Args:
         network: f(x, z; W).
         inputs: N rows of D inputs, on the scale that the network was trained on.
-        draws: weight draws, with noise on the scale that the network was trained on.
-        target_map: from the scale of training to y.
-        num_latent_draws: values of z for each weight draw.
-        single_output: drop the axis of outputs; needs L = 1.
+        draws: weight draws and their noise, on the scale that the network was trained
+            on.
+        target_map: the map from the scale of training to y.
+        num_latent_draws: number of nodes of z for each weight draw.
+        single_output: whether results have no axis of outputs, which needs L = 1.
     """
 
     def __init__(
@@ -52,14 +55,14 @@ class PredictiveDistribution:
         inputs: ArrayLike,
         draws: WeightDraws,
         target_map: TargetMap,
-        num_latent_draws: int = 32,
+        num_latent_draws: int = 16,
         single_output: bool,
     ):
         self.num_latent_draws = int(num_latent_draws)
         self.mixtures = Mixtures.of(network, draws, self.num_latent_draws, inputs)
         self.target_map = target_map
         self.single_output = single_output
-        self._statistics = row_statistics.statistics_of(target_map)
+        self._statistics = statistics_of(target_map)
         self._row_ids = np.arange(len(self.mixtures), dtype=np.uint32)
         if single_output and network.output_dim != 1:
             raise ValueError(
@@ -86,7 +89,7 @@ class PredictiveDistribution:
         return len(self.mixtures)
 
     def __repr__(self) -> str:
-        num_draws, num_latent, _ = self.mixtures.nodes.shape
+        num_draws, num_latent, _ = self.mixtures.nodes.values.shape
         return (
             f"PredictiveDistribution(rows={len(self)}, "
             f"outputs={self.network.output_dim}, weight_draws={num_draws}, "
@@ -94,18 +97,18 @@ class PredictiveDistribution:
         )
 
     def __getitem__(self, index) -> "PredictiveDistribution":
-        """The rows that `index` (number, slice, mask or list of numbers) picks."""
+        """Return the rows that `index` selects: a number, slice, mask or list."""
         rows = np.atleast_1d(np.arange(len(self))[index])
         part = copy.copy(self)
-        part.__dict__.pop("_moments", None)  # those of all rows
+        part.__dict__.pop("_moments", None)  # the cached moments of all rows
         part.mixtures = self.mixtures.pick(rows)
         part._row_ids = self._row_ids[rows]
         return part
 
     def starting_at(self, row: int) -> "PredictiveDistribution":
-        """The same rows, numbered from `row` on: a piece of a longer table.
+        """Return the same rows, numbered from `row` on, as a piece of a longer table.
 
-        Samples then are what they would be had the whole table been predicted at once.
+        Samples are then the same as if the whole table had been predicted at once.
         """
         part = self[:]
         part._row_ids = part._row_ids + np.uint32(row)
@@ -115,7 +118,7 @@ class PredictiveDistribution:
 
     @functools.cached_property
     def _moments(self):
-        # Both come from one pass over the mixtures.
+        # One pass over the mixtures gives the mean and the variance.
         return self._map(self._statistics.moments, shared=self._statistics.shared)
 
     def mean(self) -> np.ndarray:
@@ -134,22 +137,19 @@ class PredictiveDistribution:
     # ----- Probabilities and densities ------------------------------------------------
 
     def log_prob(self, y: ArrayLike) -> np.ndarray:
-        """Log p(y|x), [N]: the joint density of all outputs. Finite in far tails.
+        """Log p(y|x), [N]: the joint density of all outputs. It is finite in far tails.
 
-        A rounded output has no density. In its place stands P(y)/step for the value
-        nearest to y, the density of y plus uniform noise of one step, so that the
-        result can be compared with densities; `log_mass` has the probability itself.
+        A rounded output has no density. For it, this method uses P(y) / step at the
+        lattice value nearest to y. This is the density of y plus uniform noise of one
+        lattice step, so it can be compared with other densities. `log_mass` returns the
+        log of the probability itself.
         """
         targets = self._targets(y, "y")
         if self.target_map.rounded.any():
             found = self._log_masses(targets, np.ones(targets.shape[1], bool))
         else:
-            found = map_log_probabilities(
-                row_statistics.log_prob,
-                row_statistics.weighted_log_prob,
-                self.mixtures,
-                self.target_map.to_training(targets),
-            )
+            u = self.target_map.to_training(targets)
+            found = self._map(row_statistics.log_prob, u)
         return found + self.target_map.log_unit(targets).sum(axis=1)
 
     def pdf(self, y: ArrayLike) -> np.ndarray:
@@ -157,12 +157,12 @@ class PredictiveDistribution:
         return np.exp(self.log_prob(y))
 
     def log_mass(self, y: ArrayLike, output: int | None = None) -> np.ndarray:
-        """Log P(y|x), [N]: the probability of the possible value nearest to y.
+        """Log P(y|x), [N]: the log probability of the lattice value nearest to y.
 
         Args:
             y: values of all outputs, which must all be rounded; the result is their
-                joint probability. With `output`, values of that output, [N].
-            output: which output, if not all of them.
+                joint probability. If `output` is given, values of that output, [N].
+            output: number of the output; None for all outputs together.
         """
         counted = self.target_map.outputs_with_mass(output)
         if output is None:
@@ -177,14 +177,10 @@ class PredictiveDistribution:
         return np.exp(self.log_mass(y, output))
 
     def _log_masses(self, targets: np.ndarray, counted: np.ndarray) -> np.ndarray:
-        """Joint log mass of the outputs that count; log density if not rounded."""
-        return map_log_probabilities(
-            row_statistics.log_mass,
-            row_statistics.weighted_log_mass,
-            self.mixtures,
-            self.target_map.cell_edges(targets),
-            (self.target_map.rounded, counted),
-        )
+        """Joint log mass of the counted outputs (log density where not rounded)."""
+        edges = self.target_map.cell_edges(targets)
+        masks = (self.target_map.rounded, counted)
+        return self._map(row_statistics.log_mass, edges, masks)
 
     def cdf(self, y: ArrayLike) -> np.ndarray:
         """P(y' <= y) for each output."""
@@ -197,10 +193,10 @@ class PredictiveDistribution:
         return self._drop(self._map(row_statistics.prob_above, edges))
 
     def pit(self, y: ArrayLike, seed: int | np.integer = 0) -> np.ndarray:
-        """The cdf at y for each output: uniform on [0, 1] if predictions are right.
+        """The cdf at y for each output; uniform on [0, 1] for a calibrated model.
 
-        Where y is rounded the cdf jumps; the value then is drawn at random, by `seed`,
-        between P(y' < y) and P(y' <= y).
+        If y is rounded, the cdf jumps at y. The result is then a random draw between
+        P(y' < y) and P(y' <= y), which `seed` determines.
         """
         lower, upper = self.target_map.cell_edges(self._targets(y, "y"))
         up_to = self._map(row_statistics.cdf, upper)
@@ -211,14 +207,13 @@ class PredictiveDistribution:
         return self._drop(up_to)
 
     def log_prob_grid(self, values: ArrayLike, output: int = 0) -> np.ndarray:
-        """Log density of one output, before rounding, at G values for each row, [N, G].
+        """Log density of one output before rounding, at G values for each row: [N, G].
 
-        This is for pictures: it is the smooth density, also if y is rounded, and in far
-        tails, where few values of z reach, `log_prob` is more accurate.
+        This is meant for pictures: it is the smooth density even if y is rounded.
 
         Args:
-            values: [G], the same for all rows, or [N, G], each row's own.
-            output: which output.
+            values: [G], the same values for all rows, or [N, G], values for each row.
+            output: number of the output.
         """
         values = grid_of_numbers("values", values, len(self))
         output = self.target_map.checked_output(output)
@@ -241,13 +236,12 @@ class PredictiveDistribution:
     # ----- Quantiles and intervals ----------------------------------------------------
 
     def quantile(self, q: ArrayLike) -> np.ndarray:
-        """Values with probability `q` below them.
+        """The value that y stays below with probability `q`, for each row.
 
-        Of a rounded output, the smallest value up to which the probability is at least
-        `q`.
+        For a rounded output, it is the smallest lattice value v with P(y <= v) >= q.
 
         Args:
-            q: one number in (0, 1), or a list of Q of them, which adds a last axis Q.
+            q: one number in (0, 1), or a list of Q numbers, which adds a last axis Q.
         """
         levels = intervals.quantile_levels(q)
         found = intervals.quantiles(self.mixtures, levels.reshape(-1))
@@ -257,23 +251,26 @@ class PredictiveDistribution:
         return found if levels.ndim else found[..., 0]
 
     def median(self) -> np.ndarray:
-        """The value with as much probability below it as above."""
+        """The median of y given x."""
         return self.quantile(0.5)
 
     def interval(
         self, level: float = 0.95, kind: str = "central", output: int | None = None
     ):
-        """Where y lies with probability `level`, or more if y is rounded.
+        """Intervals that contain y with probability `level`, or more if y is rounded.
 
         Args:
             level: a number in (0, 1).
-            kind: "central" leaves out equal probability on both sides;
-                "highest_density" is the smallest set, which may be several intervals.
-            output: which output; "highest_density" needs it if there are several.
+            kind: "central" leaves out the same probability on both sides;
+                "highest_density" gives the smallest set, which may consist of several
+                intervals.
+            output: number of the output; "highest_density" needs it if there are
+                several.
 
         Returns:
-            For "central" two arrays, lower and upper ends. For "highest_density" a list
-            with one array of rows [lower, upper] for each row.
+            For "central": two arrays, the lower and the upper ends. For
+            "highest_density": a list with an array of intervals [lower, upper] for each
+            row.
         """
         level = intervals.checked_level(level)
         one_of("kind", kind, intervals.KINDS)
@@ -291,10 +288,11 @@ class PredictiveDistribution:
     def sample(self, n: int, seed: int | np.integer | None = None) -> np.ndarray:
         """Random draws of y, [n, N] or [n, N, L], independent between rows.
 
-        Each draw takes a new W, a new z from its prior and new noise. A row's draws
-        depend on `seed` and on its place among the rows first predicted (which
-        `predictive[...]` keeps), so that equal inputs still have independent draws.
-        Without a seed it is 0: the same call gives the same draws.
+        Each draw uses a new W, a new z from its prior and new noise. The draws of a row
+        depend on `seed` and on the position of the row in the table that was predicted
+        (`predictive[...]` keeps this position). Two rows with equal inputs therefore
+        have independent draws. The default seed is 0, so the same call gives the same
+        draws.
         """
         n, seed = whole_number("n", n), checked_seed(seed)
         drawn = samples.sample_rows(self.mixtures, self._row_ids, n, seed)
@@ -307,19 +305,20 @@ class PredictiveDistribution:
         latent: str = "mean",
         include_noise: bool = False,
     ) -> np.ndarray:
-        """Random functions at the rows, [n, N] or [n, N, L]: each uses one W for all.
+        """Random functions at the rows, [n, N] or [n, N, L]: one W for all rows.
 
-        The weight draws are used in random order, each once before any comes again.
-        Functions with noise are draws of y; those without are not rounded.
+        A function uses one of the weight draws. How often a draw is used depends on its
+        weight in the mixture, and the order is random. Functions with noise are draws
+        of y; functions without noise are not rounded.
 
         Args:
             n: number of functions.
-            seed: of their choice and of what else is random; 0 if not given.
-            latent: "mean" averages f over z, which gives the mean of y given x and W
-                (as Thompson sampling wants), or, if y was transformed, a typical y that
-                is not its mean; "prior" draws z for each row; "shared" draws one z for
+            seed: seed of all random choices; 0 if not given.
+            latent: "mean" averages f over z. This gives the mean of y given x and W, as
+                Thompson sampling needs; if y was transformed, it gives a typical y that
+                is not the mean. "prior" draws z for each row. "shared" draws one z for
                 each function and uses it for all rows.
-            include_noise: add output noise, drawn for each row.
+            include_noise: whether to add output noise, which is drawn for each row.
         """
         n, seed = whole_number("n", n), checked_seed(seed)
         one_of("latent", latent, samples.LATENT_CHOICES)
@@ -332,52 +331,45 @@ class PredictiveDistribution:
 
     def decompose(
         self,
-        measure: str = "variance",
-        method: str = "monte_carlo",
-        num_weight_draws: int | None = None,
-        num_latent_draws: int | None = None,
+        measure: str = "crps",
+        method: str = "quadrature",
+        num_samples: int = 256,
         k: int = 5,
         seed: int | np.integer = 0,
     ) -> Decomposition:
-        """Split each row's uncertainty into aleatoric and epistemic parts.
+        """Split the uncertainty of each row into an aleatoric and an epistemic part.
 
-        The parts add up to the total. They are variances, not standard deviations: take
-        their root for the units of y, as `ncai predict --decompose` does. If y is
-        rounded, the total variance is that of the rounded y, `variance()`, and the
-        epistemic part that of the mean of y before rounding; entropies are those of y
-        before rounding.
+        The parts add up to the total and come from the same draws of W. They are never
+        negative, except that an entropy can be. If y is rounded, they refer to y before
+        rounding.
 
         Args:
-            measure: "variance", for each output in squared units of y; or "entropy", of
-                all outputs together in nats (Eqs. `aleatoric` and `epistemic`).
-            method: for the entropy: "monte_carlo" averages exact log densities (with
-                one output an integral takes the place of the average);
+            measure: "crps" gives parts for each output, in units of y. The total is the
+                integral of F(1 - F) over y, where F is the cdf; this equals half the
+                mean absolute difference of two draws. The aleatoric part is the same
+                integral given W, averaged over W. The epistemic part is the integral of
+                the variance of F over W. The parts exist whenever the mean does.
+                "variance" uses the law of total variance for each output, in squared
+                units of y; with heavy tails, it depends on a few draws. "entropy" gives
+                parts for all outputs together, in nats (Eqs. `aleatoric` and
+                `epistemic`).
+            method: how to compute the entropy. "quadrature" integrates the density;
+                with several outputs, it averages exact log densities of samples.
                 "nearest_neighbour" is the paper's estimate from samples.
-            num_weight_draws: use so many of the weight draws, evenly spaced; if not
-                given, all as far as the work stays bounded (256 with one z).
-            num_latent_draws: values of z for each weight draw; if not given, as many as
-                make the density given W smooth (at least 256 where there is a z).
-                If neither is given the total variance is `variance()`, by all draws.
-            k: neighbours for "nearest_neighbour".
-            seed: for what is random.
+            num_samples: samples of each weight draw, for "nearest_neighbour".
+            k: number of neighbours, for "nearest_neighbour".
+            seed: seed of the samples.
         """
         one_of("measure", measure, decomposition.MEASURES)
         one_of("method", method, decomposition.METHODS)
-        seed = checked_seed(seed)
-        mixtures = decomposition.split_mixtures(
-            self.mixtures, num_weight_draws, num_latent_draws, self.num_latent_draws
-        )
-        if measure == "variance":
-            parts = decomposition.variance_decomposition(mixtures, self.target_map)
-            aleatoric, epistemic = map(self._drop, parts)
-            by_all_draws = num_weight_draws is None and num_latent_draws is None
-            if by_all_draws or self.target_map.rounded.any():
-                return Decomposition.of_variances(self.variance(), epistemic)
-            return Decomposition(aleatoric + epistemic, aleatoric, epistemic)
-        num_samples = 256 if num_latent_draws is None else int(num_latent_draws)
-        return decomposition.entropy_decomposition(
-            mixtures, self.target_map, method, num_samples, k, seed
-        )
+        seed, samples = checked_seed(seed), whole_number("num_samples", num_samples)
+        if measure == "entropy":
+            return decomposition.entropy_decomposition(
+                self.mixtures, self.target_map, method, samples, k, seed
+            )
+        split = decomposition.OF_EACH_OUTPUT[measure]
+        found = split(self.mixtures, self.target_map)
+        return found.of_output(0) if self.single_output else found
 
     # ----- Inside ---------------------------------------------------------------------
 

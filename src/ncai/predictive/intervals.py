@@ -1,4 +1,4 @@
-"""Quantile levels, sets of highest density, and when a std says more than intervals."""
+"""Quantiles, sets of highest density, and a check for unreliable deviations."""
 
 from typing import Any
 
@@ -13,22 +13,22 @@ from ncai.predictive.row_map import Mixtures, map_mixtures
 from ncai.predictive.target_map import TargetMap, numbers
 
 KINDS = ("central", "highest_density")
-SMALLEST_TAIL = 1e-30  # probabilities are 32-bit numbers
-# If the gap between two pieces of a highest-density set is below this share of its
-# length, the set is found again in a density that is blurred by half of that: the gap
-# then is a ripple of the mixture, not the valley between two modes.
+SMALLEST_TAIL = 1e-30  # probabilities are stored as 32-bit numbers
+# If the gap between two pieces of a highest-density set is shorter than this share of
+# its length, it is a ripple of the mixture and not the valley between two modes. The
+# set is then computed again from a density that is blurred by half of that length.
 SMALLEST_GAP = 0.04
 _BLURRED_POINTS = 1024
-# Under a transform the set is looked for among so many values of y.
+# Number of values of y among which the set is searched if y is transformed.
 _GRID_POINTS = 512
-# Intervals of less probability say nothing about tails.
+# Intervals of a lower level say nothing about the tails.
 LEAST_LEVEL = 0.8
-# A log-normal whose logarithm has a standard deviation of 1.5 is just below it.
+# A log-normal whose logarithm has a standard deviation of 1.5 stays just below this.
 MOST_TIMES = 2.0
 
 
 def quantile_levels(q: ArrayLike) -> Float[np.ndarray, "..."]:
-    """`q` as an array of no or one axis, if all of it lies strictly between 0 and 1."""
+    """Return `q` as an array of zero or one axes; reject values outside (0, 1)."""
     levels = numbers("q", q)
     if levels.ndim > 1 or not ((levels > 0) & (levels < 1)).all():
         raise ValueError(
@@ -40,7 +40,7 @@ def quantile_levels(q: ArrayLike) -> Float[np.ndarray, "..."]:
 
 
 def checked_level(level: float) -> float:
-    """The probability of an interval, strictly between 0 and 1."""
+    """Return the probability of an interval; reject values outside (0, 1)."""
     if np.ndim(level) or not 0 < numbers("level", level) < 1:
         raise ValueError(f"level={level!r} must be a number strictly between 0 and 1.")
     return float(level)
@@ -60,10 +60,10 @@ def quantiles(
 def highest_density_sets(
     mixtures: Mixtures, target_map: TargetMap, level: float, output: int | None
 ) -> list[Float[np.ndarray, "intervals 2"]]:
-    """The smallest set of each row that holds `level` of one output's probability.
+    """Return the smallest set of each row that contains y with probability `level`.
 
-    Of a rounded output the ends are those before rounding, rounded: the set then holds
-    at least `level`.
+    The sets are for one output. If it is rounded, the ends are rounded afterwards, so a
+    set contains at least `level`.
     """
     if output is None and target_map.num_outputs > 1:
         raise ValueError(
@@ -96,8 +96,8 @@ def _sets_of_linear(mixtures: Mixtures, one: TargetMap, level: float, output: in
 def _sets_of_transformed(mixtures: Mixtures, one: TargetMap, level: float, output: int):
     ends = quantiles(mixtures, np.array([5e-5, 1 - 5e-5]))[:, output]
     share = np.linspace(0, 1, _GRID_POINTS)
-    # Half of the points evenly in t, half in y: where the slope is steep, points that
-    # are even in one of them leave gaps in the other.
+    # Half of the points are even in t and half in y. Where the slope is steep, points
+    # that are even in only one of them leave gaps in the other.
     even = ends[:, :1] + share[::2] * (ends[:, 1:] - ends[:, :1])
     low, high = one.from_training(ends[:, :1]), one.from_training(ends[:, 1:])
     evenly_in_y = low + share[1::2] * (high - low)
@@ -117,7 +117,7 @@ def _sets_of_transformed(mixtures: Mixtures, one: TargetMap, level: float, outpu
 
 
 def _threshold(points, density, level) -> float:
-    """The height above which the density holds `level`."""
+    """Return the height above which the density contains probability `level`."""
     mass = density * np.gradient(points)
     order = np.argsort(-density)
     filled = np.cumsum(mass[order]) / mass.sum()
@@ -130,9 +130,9 @@ def highest_density_set(
     threshold: float,
     level: float,
 ) -> Float[np.ndarray, "intervals 2"]:
-    """The intervals where the density is highest, which hold `level` together.
+    """Return the intervals of highest density; together they contain `level`.
 
-    `threshold` is the height that the density exceeds there, ripples included.
+    `threshold` is the height that the density exceeds there if ripples are kept.
     """
     found = intervals_above(points, density, threshold)
     length = np.diff(found, axis=1).sum()
@@ -161,9 +161,9 @@ def highest_density_set(
 def intervals_above(
     points: Float[np.ndarray, "G"], density: Float[np.ndarray, "G"], threshold: float
 ) -> Float[np.ndarray, "intervals 2"]:
-    """Ends of the stretches where a density, straight between points, is above."""
+    """Return the intervals where a piecewise linear density exceeds a threshold."""
     above = np.concatenate([[False], density > threshold, [False]])
-    # A density that is still above at the last point ends there.
+    # If the density still exceeds the threshold at the last point, it ends there.
     points = np.concatenate([points[:1], points, points[-1:]])
     density = np.concatenate([[threshold], density, [threshold]])
     left = np.flatnonzero(above[1:] != above[:-1])
@@ -174,7 +174,7 @@ def intervals_above(
 
 
 def _merged(intervals: Float[np.ndarray, "intervals 2"]) -> np.ndarray:
-    """Intervals that touch after rounding, as one."""
+    """Merge intervals that touch after rounding."""
     out = [intervals[0]]
     for low, high in intervals[1:]:
         if low <= out[-1][1]:
@@ -187,17 +187,17 @@ def _merged(intervals: Float[np.ndarray, "intervals 2"]) -> np.ndarray:
 def rests_on_rare_draws(
     predictive: Any, std: np.ndarray, width: np.ndarray, level: float = 0.95
 ) -> np.ndarray:
-    """Whether std is far larger than a central interval of this width suggests.
+    """Whether std is far larger than the width of a central interval suggests.
 
-    Where the logarithm of y was learned, values far out are e to the power of what the
-    network predicts: one draw in a thousand can then make up most of a variance, while
-    intervals do not change at all.
+    If the logarithm of y was learned, y is the exponential of the output of the
+    network. One draw in a thousand can then make up most of a variance, although it
+    does not change the intervals at all.
 
     Args:
-        predictive: the predictive distribution that both belong to.
+        predictive: the predictive distribution that `std` and `width` belong to.
         std: standard deviations.
-        width: of intervals with this probability.
-        level: the probability; below 0.8 the answer is always no.
+        width: widths of the central intervals of probability `level`.
+        level: the probability; below 0.8 the result is always False.
     """
     if level < LEAST_LEVEL:
         return np.zeros(np.shape(std), bool)

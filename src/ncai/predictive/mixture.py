@@ -1,10 +1,8 @@
 """The predictive density of one row as a mixture of Gaussians: pure functions.
 
-A row's mixture has S·M equally weighted components: one for each weight draw s and each
-value of z that goes with it. `means[s, m]` is f(x, z_sm; W_s) and `noise_std[s]` the
-output noise of that draw. Functions named "joint" take all outputs (means [S, M, L],
-noise_std [S, L]); the others take one, from `one_output`, with components in any two
-axes A and B.
+Functions with "joint" in their names take all outputs; the others take the `Mixture` of
+one output. Where an approximation is enough, functions use only a few of the
+components.
 """
 
 import jax
@@ -12,6 +10,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import erf, logsumexp, ndtri
 from jaxtyping import Array, Float
+
+from ncai.predictive.components import Components, Mixture
 
 LOG_2PI = float(np.log(2 * np.pi))
 _BELL = float((2 * np.pi) ** -0.5)
@@ -28,68 +28,32 @@ _ERFC_FIT = (
     -1.26551223,
 )
 
-# How many points a density is looked at: at first evenly, then where it has mass.
+# Number of points in each round of `mass_grid`.
 GRID_SIZES = (32, 32, 128)
-# Values that stand for a mixture where its tails matter.
+# Size of a sample that represents a mixture where its tails matter.
 SAMPLE_SIZE = 8192
 FINE_GRID_SIZES = (32, 64, 256)
 
 
-def joint_moments(
-    means: Float[Array, "S M L"], noise_std: Float[Array, "S L"]
-) -> tuple[Float[Array, "L"], Float[Array, "L"]]:
-    """Mean and variance of every output."""
-    aleatoric, epistemic, centre = joint_variance_parts(means, noise_std)
-    return centre, aleatoric + epistemic
-
-
-def joint_variance_parts(
-    means: Float[Array, "S M L"], noise_std: Float[Array, "S L"]
-) -> tuple[Float[Array, "L"], Float[Array, "L"], Float[Array, "L"]]:
-    """The law of total variance: E_W Var[y|W], Var_W E[y|W], and the mean E[y]."""
-    given_weights = means.mean(1)
-    within = jnp.square(means - given_weights[:, None, :]).mean(1)
-    centre = given_weights.mean(0)
-    between = jnp.square(given_weights - centre[None, :]).mean(0)
-    return (within + jnp.square(noise_std)).mean(0), between, centre
-
-
-def one_output(
-    means: Float[Array, "S M L"], noise_std: Float[Array, "S L"], output: int | Array
-) -> tuple[Float[Array, "A B"], Float[Array, "A #B"]]:
-    """The mixture of one output, as the functions below take it."""
-    means, noise_std = means[..., output], noise_std[:, None, output]
-    # Compiled loops run over the last axis: it must not be the one of length 1.
-    return (means.T, noise_std.T) if means.shape[1] == 1 else (means, noise_std)
-
-
 def joint_log_density(
-    means: Float[Array, "S M L"],
-    noise_std: Float[Array, "S L"],
-    targets: Float[Array, "L"],
-    log_weights: Float[Array, "S M"] | None = None,
+    components: Components, targets: Float[Array, "L"], scale: float | Array = 1.0
 ) -> Float[Array, ""]:
     """Log p(y|x) of all outputs together (Eq. `posterior-predictive`).
 
-    Components count the same, unless they have weights, which add up to 1.
+    `scale` multiplies the noise. logsumexp keeps the result finite in far tails, where
+    each component alone underflows.
     """
-    log_parts = log_components(means, noise_std, targets)
-    # logsumexp keeps far tails finite, where every component alone underflows.
-    if log_weights is not None:
-        return logsumexp(log_parts + log_weights)
-    return logsumexp(log_parts) - float(np.log(log_parts.size))
+    return logsumexp(log_components(components, targets, scale))
 
 
 def log_components(
-    means: Float[Array, "S M L"],
-    noise_std: Float[Array, "S L"],
-    targets: Float[Array, "L"],
-) -> Float[Array, "A B"]:
-    """Log density of the targets under each component, laid out as by `one_output`."""
-    log_parts = jnp.zeros((), means.dtype)
-    for output in range(means.shape[-1]):
-        mean, std = one_output(means, noise_std, output)
-        scaled = (targets[output] - mean) * (1 / std)
+    components: Components, targets: Float[Array, "L"], scale: float | Array = 1.0
+) -> Float[Array, "S M J"]:
+    """Logarithm of weight times density of the targets, for each component."""
+    log_parts = components.log_weights
+    for output in range(components.means.shape[-1]):
+        std = components.stds(output, scale)
+        scaled = (targets[output] - components.means[..., output, None]) / std
         log_parts = log_parts - 0.5 * jnp.square(scaled) - jnp.log(std) - 0.5 * LOG_2PI
     return log_parts
 
@@ -98,8 +62,8 @@ def normal_cdf(scaled: Float[Array, "..."]) -> Float[Array, "..."]:
     """Standard normal cdf, accurate to 2e-7 and, in the lower tail, to 2e-5 of itself.
 
     Chebyshev's fit of log(erfc(x) exp(x^2)) in 1 / (1 + x/2), as in Numerical Recipes.
-    `jax.scipy.special.ndtr` chooses between formulas element by element; without such
-    choices the compiler uses vector instructions, which is five times as fast.
+    `jax.scipy.special.ndtr` chooses a formula for each element. Without such choices,
+    the compiler uses vector instructions, which is five times as fast.
     """
     distance = jnp.abs(scaled) * np.float32(0.5**0.5)
     ratio = 2 / (2 + distance)
@@ -111,71 +75,63 @@ def normal_cdf(scaled: Float[Array, "..."]) -> Float[Array, "..."]:
     return jnp.maximum(side, 0) - side * tail
 
 
-def cdf(
-    means: Float[Array, "A B"], noise_std: Float[Array, "A #B"], value: Float[Array, ""]
-) -> Float[Array, ""]:
+def cdf(mixture: Mixture, value: Float[Array, ""]) -> Float[Array, ""]:
     """P(y <= value)."""
-    return normal_cdf((value - means) * (1 / noise_std)).mean()
+    scaled = (value - mixture.means) / mixture.stds
+    return jnp.minimum(jnp.sum(mixture.weights * normal_cdf(scaled)), 1.0)
 
 
-def pdf(
-    means: Float[Array, "A B"], noise_std: Float[Array, "A #B"], value: Float[Array, ""]
-) -> Float[Array, ""]:
+def pdf(mixture: Mixture, value: Float[Array, ""]) -> Float[Array, ""]:
     """Density at `value`; underflows to 0 in far tails, unlike `joint_log_density`."""
-    scaled = (value - means) * (1 / noise_std)
-    return (jnp.exp(-0.5 * jnp.square(scaled)) * (_BELL / noise_std)).mean()
+    scaled = (value - mixture.means) / mixture.stds
+    heights = mixture.weights * (_BELL / mixture.stds)
+    return jnp.sum(jnp.exp(-0.5 * jnp.square(scaled)) * heights)
 
 
-def cdf_grid(
-    means: Float[Array, "A B"],
-    noise_std: Float[Array, "A #B"],
-    points: Float[Array, "G"],
-) -> Float[Array, "G"]:
+def cdf_grid(mixture: Mixture, points: Float[Array, "G"]) -> Float[Array, "G"]:
     """P(y <= point) at every point, to about 1e-7."""
-    scaled = _to_points(means, noise_std, points) * np.float32(0.5**0.5)
-    return 0.5 + 0.5 * erf(scaled).mean((0, 1))
+    scaled = _to_points(mixture, points) * np.float32(0.5**0.5)
+    # With points on the last axis, the sum over components uses vector instructions.
+    return 0.5 + 0.5 * jnp.sum(erf(scaled) * mixture.weights[:, None], axis=0)
 
 
-def pdf_grid(
-    means: Float[Array, "A B"],
-    noise_std: Float[Array, "A #B"],
-    points: Float[Array, "G"],
-) -> Float[Array, "G"]:
+def pdf_grid(mixture: Mixture, points: Float[Array, "G"]) -> Float[Array, "G"]:
     """Density at every point."""
-    scaled = _to_points(means, noise_std, points)
-    parts = jnp.exp(-0.5 * jnp.square(scaled)) * (_BELL / noise_std)[..., None]
-    return parts.mean((0, 1))
+    scaled = _to_points(mixture, points)
+    heights = mixture.weights * (_BELL / mixture.stds)
+    return jnp.sum(jnp.exp(-0.5 * jnp.square(scaled)) * heights[:, None], axis=0)
 
 
-def _to_points(means, noise_std, points):
-    # Points on the last axis: the sum over components then runs in vector instructions.
-    return (points[None, None, :] - means[..., None]) * (1 / noise_std)[..., None]
+def _to_points(mixture: Mixture, points):
+    return (points[None, :] - mixture.means[:, None]) * (1 / mixture.stds)[:, None]
 
 
 def lower_quantile(
-    means: Float[Array, "A B"],
-    noise_std: Float[Array, "A #B"],
+    mixture: Mixture,
     level: Float[Array, ""],
     start: Float[Array, ""] | None = None,
     max_steps: int = 60,
 ) -> Float[Array, ""]:
-    """Where the cdf equals `level`, meant for levels up to one half.
+    """Find the value at which the cdf equals `level`, for levels up to one half.
 
-    Newton's method on log cdf, which is nearly quadratic in a tail, kept inside a
-    bracket and replaced by bisection whenever a step does not halve: that also crosses
-    the flat stretches between the modes of a mixture. Upper levels are found by
-    mirroring, since 32-bit numbers near 1 are too coarse for a tail.
+    This is Newton's method on the log cdf, which is nearly quadratic in a tail. It
+    stays inside a bracket. Bisection replaces a step that is not at most half as long
+    as the one before; this also crosses the flat stretches between the modes of a
+    mixture. `quantile` finds higher levels by mirroring, because 32-bit numbers near 1
+    are too coarse for a tail.
     """
     normal_level = ndtri(level)
-    # At the smallest component quantile no component has passed `level`, at the
-    # largest all have: an exact bracket.
-    ends = means + noise_std * normal_level
+    # No component has passed `level` at the smallest quantile of a component, and all
+    # have at the largest, so these two are an exact bracket.
+    ends = mixture.means + mixture.stds * normal_level
     low, high = ends.min(), ends.max()
-    variance = means.var() + jnp.square(noise_std).mean()
+    centre = mixture.mean()
+    squares = jnp.square(mixture.means - centre) + jnp.square(mixture.stds)
+    spread = jnp.sqrt(jnp.sum(mixture.weights * squares))
     if start is None:
-        start = means.mean() + jnp.sqrt(variance) * normal_level
+        start = centre + spread * normal_level
     start = jnp.clip(start, low, high)
-    x_tolerance = 1e-6 * jnp.sqrt(variance)
+    x_tolerance = 1e-6 * spread
     cdf_tolerance = jnp.minimum(1e-6, 1e-4 * level)
 
     def unfinished(state):
@@ -185,7 +141,7 @@ def lower_quantile(
 
     def step(state):
         steps, here, low, high, last_move, _ = state
-        mass, density = cdf(means, noise_std, here), pdf(means, noise_std, here)
+        mass, density = cdf(mixture, here), pdf(mixture, here)
         miss = mass - level
         low, high = jnp.where(miss < 0, here, low), jnp.where(miss < 0, high, here)
         newton = here - jnp.log(mass / level) * mass / density
@@ -202,152 +158,140 @@ def lower_quantile(
 
 
 def quantile(
-    means: Float[Array, "A B"],
-    noise_std: Float[Array, "A #B"],
-    tail_and_side: Float[Array, "2"],
+    mixture: Mixture, few: Mixture, tail_and_side: Float[Array, "2"]
 ) -> Float[Array, ""]:
-    """The quantile with probability `tail` below (side 1) or above (side -1) it."""
+    """The quantile with probability `tail` below (side 1) or above (side -1) it.
+
+    The search starts at the quantile of `few` components, which is cheap to find.
+    """
     tail, side = tail_and_side
-    # Most steps are taken on a few components, where they are cheap.
-    start = lower_quantile(*thinned(side * means, noise_std, 512), tail)
-    return side * lower_quantile(side * means, noise_std, tail, start)
+    mixture, few = (m._replace(means=side * m.means) for m in (mixture, few))
+    start = lower_quantile(few, tail)
+    return side * lower_quantile(mixture, tail, start)
 
 
-def thinned(
-    means: Float[Array, "A B"], noise_std: Float[Array, "A #B"], size: int
-) -> tuple[Float[Array, "C D"], Float[Array, "C #D"]]:
-    """A mixture of at most `size` components that is much like the whole one."""
-    if means.size <= size:
-        return means, noise_std
-    # Golden-ratio steps visit all weight draws evenly without favouring any value of z,
-    # as steps of a fixed length could.
-    picks = np.floor(means.size * (np.arange(size) * (np.sqrt(5) - 1) / 2 % 1.0))
-    rows, columns = np.divmod(picks.astype(np.int32), means.shape[1])
-    noise_columns = columns if noise_std.shape[1] > 1 else 0 * columns
-    return means[rows, columns][None], noise_std[rows, noise_columns][None]
-
-
-def mass_grid(
-    means: Float[Array, "A B"], noise_std: Float[Array, "A #B"], sizes=GRID_SIZES
-) -> Float[Array, "G"]:
+def mass_grid(mixture: Mixture, few: Mixture, sizes=GRID_SIZES) -> Float[Array, "G"]:
     """Increasing points over the whole range, dense where the mixture has its mass.
 
-    The range of a mixture says little about its shape (one wild component widens it),
-    so each round spreads a few evenly, most by the cdf at the points of the round
-    before, and some by that of wider components: they mark where the density ends.
+    The range of a mixture says little about its shape, because a single extreme
+    component widens it. So each round uses the cdf at the points of the round before:
+    most of the new points follow this cdf, some follow the cdf of wider components,
+    which marks where the density ends, and a few are even. The cdf of `few` components
+    is enough for this.
     """
-    reach = 5.0 * noise_std
-    low, high = (means - reach).min(), (means + reach).max()
-    unit = jnp.linspace(0, 1, sizes[0] // 2, dtype=means.dtype)
-    few = thinned(means, noise_std, 128)  # enough to know where the mass is
-    wider = few[0], 3.0 * few[1]
-    # Half evenly, half among the components: a wild one may lie a million widths away.
-    among = jnp.sort(few[0].ravel())
+    reach = 5.0 * mixture.stds
+    low, high = (mixture.means - reach).min(), (mixture.means + reach).max()
+    unit = jnp.linspace(0, 1, sizes[0] // 2, dtype=mixture.means.dtype)
+    wider = few._replace(stds=3.0 * few.stds)
+    # Half of the first points are even and half are among the components, because an
+    # extreme component may be a million widths away.
+    among = jnp.sort(few.means)
     among = among[np.linspace(0, among.size - 1, sizes[0] // 2).astype(int)]
     points = jnp.sort(jnp.concatenate([low + (high - low) * unit, among]))
     for size in sizes[1:]:
-        mass = 0.6 * cdf_grid(*few, points) + 0.25 * cdf_grid(*wider, points)
+        mass = 0.6 * cdf_grid(few, points) + 0.25 * cdf_grid(wider, points)
         warp = mass + 0.15 * (points - low) / (high - low)
-        targets = jnp.linspace(warp[0], warp[-1], size, dtype=means.dtype)
-        # The barrier keeps XLA from interpolating anew for each component.
+        targets = jnp.linspace(warp[0], warp[-1], size, dtype=points.dtype)
+        # The barrier keeps XLA from interpolating again for each component.
         points = jax.lax.optimization_barrier(jnp.interp(targets, warp, points))
     return points
 
 
-def smoothed(
-    means: Float[Array, "A B"], noise_std: Float[Array, "A #B"], neighbours: int
-) -> tuple[Float[Array, "1 C"], Float[Array, "1 C"]]:
-    """The mixture with components blurred by the distances between them.
+def smoothed(mixture: Mixture, neighbours: int) -> Mixture:
+    """Blur each component by its distance to its neighbours.
 
-    Its components are values of f at some of all z. Where the noise is smaller than the
-    distances between these they are spikes, which the density of y is not; where it is
-    larger the blur changes nothing. The nearer side counts, so that gaps between modes
-    stay empty, and its `neighbours`: the more, the more random their places are.
+    This is for z of several dimensions, where the values of f have no order. Where the
+    noise is smaller than the distances between components, the mixture would have
+    spikes, which the density of y does not have. Where the noise is larger, the blur
+    changes nothing. The blur is half the distance to neighbour number `neighbours` on
+    the nearer side, so that gaps between modes stay empty. The more random the
+    components are, the more neighbours are needed.
     """
-    means, noise_std = jnp.broadcast_arrays(means, noise_std)
-    means, noise_std = jax.lax.sort((means.ravel(), noise_std.ravel()), num_keys=1)
+    means, stds, weights = jax.lax.sort(tuple(mixture), num_keys=1)
     if means.size > 2 * neighbours:
         away = means[neighbours:] - means[:-neighbours]
         nothing = jnp.full(neighbours, jnp.inf, means.dtype)
         below, above = jnp.append(nothing, away), jnp.append(away, nothing)
         blur = 0.5 * jnp.minimum(below, above)
-        noise_std = jnp.sqrt(jnp.square(noise_std) + jnp.square(blur))
-    return means[None], noise_std[None]
+        stds = jnp.sqrt(jnp.square(stds) + jnp.square(blur))
+    return Mixture(means, stds, weights)
 
 
-def entropy(
-    means: Float[Array, "A B"], noise_std: Float[Array, "A #B"]
-) -> Float[Array, ""]:
+def entropy(mixture: Mixture, few: Mixture) -> Float[Array, ""]:
     """Differential entropy -∫ p log p, in nats.
 
-    As if the density were even between two points: unlike the trapezoidal rule this
-    knows how much lies between them, so a component narrower than that does no harm.
+    The density counts as constant between two points, with the probability that the cdf
+    gives. Unlike with the trapezoidal rule, a component that is narrower than the
+    distance between two points therefore does no harm.
     """
-    means = means - means.mean()  # small differences of large numbers lose digits
-    points = mass_grid(means, noise_std)
-    masses = jnp.diff(cdf_grid(means, noise_std, points))
+    centre = mixture.mean()  # differences of large numbers would lose digits
+    mixture, few = (m._replace(means=m.means - centre) for m in (mixture, few))
+    points = mass_grid(mixture, few)
+    masses = jnp.diff(cdf_grid(mixture, points))
     widths = jnp.diff(points)
     log_widths = jnp.log(jnp.where(widths > 0, widths, 1.0))
     return jnp.sum(jax.scipy.special.entr(jnp.maximum(masses, 0)) + masses * log_widths)
 
 
-def crps(
-    means: Float[Array, "A B"],
-    noise_std: Float[Array, "A #B"],
-    target: Float[Array, ""],
-) -> Float[Array, ""]:
+def crps(mixture: Mixture, some: Mixture, target: Float[Array, ""]) -> Float[Array, ""]:
     """Continuous ranked probability score: E|y' - y| - E|y' - y''| / 2.
 
-    The first term is exact. The second is half the mean difference within an even
-    sample of the mixture: unlike an integral of F(1-F) over a grid, it stays right
-    where the tails are heavy.
+    The first term is exact. The second is half the mean difference within an evenly
+    spread sample of `some` components. Unlike an integral of F(1 - F) over a grid, it
+    stays accurate if the tails are heavy.
     """
+    means, stds, weights = mixture
     distance = means - target
-    scaled = distance / noise_std
+    scaled = distance / stds
     bell = jnp.exp(-0.5 * jnp.square(scaled)) * np.float32(np.sqrt(2 / np.pi))
-    to_target = (noise_std * bell + distance * (1 - 2 * normal_cdf(-scaled))).mean()
-    sample = means + noise_std * even_noise(means.shape, means.dtype)
-    return to_target - half_mean_difference(sample.ravel())
+    to_target = stds * bell + distance * (1 - 2 * normal_cdf(-scaled))
+    sample = some.means + some.stds * even_noise(some.means.size, means.dtype)
+    shares = jnp.broadcast_to(some.weights / len(sample), sample.shape)
+    half_spread = half_mean_difference(sample.ravel(), shares.ravel())
+    return jnp.sum(weights * to_target) - half_spread
 
 
-def even_noise(shape: tuple[int, ...], dtype) -> Float[Array, "R ..."]:
-    """Standard normal noise for each component, several times and evenly spread.
+def even_noise(count: int, dtype) -> Float[Array, "R C"]:
+    """Evenly spread standard normal noise, several values for each component.
 
-    Each value comes with its negative, so that it has no correlation with the means.
+    Each value also occurs with the opposite sign, so the noise has no correlation with
+    the means.
     """
-    num = int(np.prod(shape))
-    repeats = -(-SAMPLE_SIZE // (2 * num))
-    uniform = (0.5 + np.arange(repeats * num) * np.sqrt(2)) % 1.0
+    repeats = -(-SAMPLE_SIZE // (2 * count))
+    uniform = (0.5 + np.arange(repeats * count) * np.sqrt(2)) % 1.0
     noise = ndtri(jnp.asarray(np.clip(uniform, 1e-6, 1 - 1e-6), dtype))
-    noise = noise.reshape(repeats, *shape)
+    noise = noise.reshape(repeats, count)
     return jnp.concatenate([noise, -noise])
 
 
-def half_mean_difference(sample: Float[Array, "N"]) -> Float[Array, ""]:
-    """E|y' - y''| / 2 for two values drawn from the sample, by their ranks."""
-    ordered = jnp.sort(sample)
-    num = len(ordered)
-    ranks = (2 * np.arange(1, num + 1) - num - 1) / num**2
-    # Ranks add up to 0, so a centre may be taken off: large sums then do not cancel.
-    return jnp.asarray(ranks, sample.dtype) @ (ordered - ordered[num // 2])
+def half_mean_difference(
+    sample: Float[Array, "N"], weights: Float[Array, "N"]
+) -> Float[Array, ""]:
+    """E|y' - y''| / 2 for two values drawn from the weighted sample."""
+    ordered, weights = jax.lax.sort((sample, weights), num_keys=1)
+    below = jnp.cumsum(weights)
+    # These ranks lie between -1 and 1, and their weighted sum is 0. So we can subtract
+    # a centre, and then no large sums cancel.
+    ranks = 2 * below - weights - below[-1]
+    return jnp.sum(weights * ranks * (ordered - ordered[len(ordered) // 2]))
 
 
 def highest_density_level(
-    means: Float[Array, "A B"], noise_std: Float[Array, "A #B"], level: Float[Array, ""]
+    mixture: Mixture, few: Mixture, level: Float[Array, ""]
 ) -> tuple[Float[Array, "G"], Float[Array, "G"], Float[Array, ""]]:
-    """Points, their density, and the density above which the probability is `level`."""
-    points = mass_grid(means, noise_std, FINE_GRID_SIZES)
-    density = pdf_grid(means, noise_std, points)
+    """Points, their density, and the threshold above which it contains `level`."""
+    points = mass_grid(mixture, few, FINE_GRID_SIZES)
+    density = pdf_grid(mixture, points)
     high = jnp.maximum(density[:-1], density[1:])
     low = jnp.minimum(density[:-1], density[1:])
-    # What lies between two points is known: a component narrower than that is not
-    # taken for one as wide.
-    masses = jnp.maximum(jnp.diff(cdf_grid(means, noise_std, points)), 0)
+    # The cdf gives the probability between two points, so a component narrower than
+    # their distance does not count as one that is as wide.
+    masses = jnp.maximum(jnp.diff(cdf_grid(mixture, points)), 0)
     widths = 2 * masses / jnp.maximum(low + high, 1e-30)
     total = jnp.sum(masses)
 
     def mass_above(threshold):
-        # Exact for a density that is straight between the points.
+        # This is exact for a density that is linear between the points.
         part = (high - threshold) / jnp.maximum(high - low, 1e-30)
         crossed = part * 0.5 * (high + threshold)
         inside = jnp.where(low >= threshold, 0.5 * (low + high), crossed)

@@ -1,60 +1,56 @@
 """Run a function on the predictive mixture of every row, in bounded memory.
 
-Whatever the number of rows, the compiled program is the same and so is every row's
-arithmetic: a row's result does not depend, in a single bit, on the rows around it.
+The compiled program and the arithmetic of a row are the same for any number of rows.
+The result of a row therefore does not depend on the rows around it, not even in one
+bit.
 """
 
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 from numpy.typing import ArrayLike
-from scipy.special import logsumexp
 
-from ncai.model.latent_nodes import latent_nodes, tail_nodes
 from ncai.model.networks import FlatNetwork
+from ncai.model.quadrature import LatentNodes, latent_nodes
+from ncai.predictive.components import NUM_SOME, Components, blur_of, picks_by_weight
 from ncai.runtime.jax_setup import num_threads, prepare_jax
 from ncai.types import WeightDraws
 
-# Rows go through the network eight at a time. Fewer would waste time on many small
-# matrix products; a multiple of eight means that the kernels of those products, which
-# work on 4 or 8 rows at once, treat every row in the same way.
+# Rows go through the network eight at a time. Fewer rows would waste time on many small
+# matrix products. The kernels of these products work on 4 or 8 rows at once, so with a
+# multiple of eight they treat every row in the same way.
 BLOCK_ROWS = 8
-# A block's hidden values for this many components take some tens of megabytes.
+# The hidden values of a block with this many components take some tens of megabytes.
 BLOCK_COMPONENTS = 16384
-# Values that one compiled call hands back at most, unless one block already has more.
+# The most values that one compiled call returns, unless one block already has more.
 CHUNK_VALUES = 2**22
 MAX_CHUNK_ROWS = 1024
-# A density that rests on fewer components than this (or, where there are few, on a
-# smaller share of them) is computed again with TAIL_NODES values of z for each W.
-FEWEST_COMPONENTS, LEAST_SHARE = 30, 0.01
-TAIL_NODES = 64
-TAIL_PARTS = 8  # of the draws of W, one after another, to save memory
 
 
 @dataclass(frozen=True, eq=False)
 class Mixtures:
     """The predictive mixtures of N rows, on the scale of training.
 
-    A row has one Gaussian for each weight draw and each value of z that goes with it,
-    all with the same weight.
+    A row has one Gaussian for each weight draw, each value of z for this draw, and each
+    width of its noise.
 
     Args:
         network: f(x, z; W).
         draws: S weight draws with their noise.
-        nodes: standard-normal values of z, [S, M, K]; `latent_std` of the draws scales
-            them.
+        nodes: values of z for each draw; `latent_std` of the draws scales them.
         inputs: rows, [N, D], in 32-bit numbers.
     """
 
     network: FlatNetwork
     draws: WeightDraws
-    nodes: np.ndarray
+    nodes: LatentNodes
     inputs: np.ndarray
 
     @classmethod
@@ -65,7 +61,7 @@ class Mixtures:
         num_latent: int,
         inputs: ArrayLike,
     ) -> "Mixtures":
-        """With `num_latent` evenly spread values of z for each weight draw."""
+        """Create mixtures with `num_latent` nodes of z for each weight draw."""
         nodes = latent_nodes(len(draws.weights), num_latent, network.latent_dim)
         return cls(network, draws, nodes, _checked_inputs(inputs, network.input_dim))
 
@@ -73,7 +69,7 @@ class Mixtures:
         return len(self.inputs)
 
     def pick(self, rows) -> "Mixtures":
-        """Only these rows."""
+        """Return the mixtures of these rows only."""
         return Mixtures(self.network, self.draws, self.nodes, self.inputs[rows])
 
 
@@ -102,8 +98,8 @@ def component_means(
 ) -> Float[Array, "N S M L"]:
     """f(x_n, z_sm; W_s) for every row, weight draw and latent draw.
 
-    The innermost `vmap` is over latents alone, so the first layer's work on the inputs
-    is done once per row and weight draw.
+    The innermost `vmap` is over latents alone, so the first layer processes the inputs
+    only once for each row and weight draw.
     """
 
     def one_draw(draw):
@@ -124,7 +120,8 @@ def component_means(
 def map_first(function: Callable, rows, count: Int[Array, ""], block_rows: int):
     """Apply `function` to blocks of rows until the first `count` rows are done.
 
-    Later rows of the result are zero: a part-filled chunk costs no more than its rows.
+    Later rows of the result are zero, so a partly filled chunk costs no more than its
+    rows.
     """
 
     def block(start):
@@ -152,22 +149,57 @@ def map_first(function: Callable, rows, count: Int[Array, ""], block_rows: int):
     return jax.lax.fori_loop(0, (count + block_rows - 1) // block_rows, step, results)
 
 
+class _Shared(NamedTuple):
+    """The parts that the mixtures of all rows share."""
+
+    weights: Float[Array, "S P"]
+    latents: Float[Array, "S M K"]
+    blur: Float[Array, "S M"]
+    noise_std: Float[Array, "S L"]
+    noise_factors: Float[Array, "S J"]
+    log_weights: Float[Array, "S M J"]
+    few: Int[Array, "F"]
+
+
 @partial(jax.jit, static_argnames=("statistic", "network"))
-def _mixture_chunk(statistic, network, draws, latents, rows, shared, count):
+def _mixture_chunk(statistic, network, of_all, rows, shared, count):
     def block(taken):
         inputs, arguments = taken
-        means = component_means(network, draws.weights, latents, inputs)
+        means = component_means(network, of_all.weights, of_all.latents, inputs)
         # One row at a time: iterative statistics stop when *this* row is done.
         return jax.lax.map(
-            lambda row: statistic(row[0], draws.noise_std, row[1], shared),
-            (means, arguments),
+            lambda row: statistic(Components(*row[:2], *of_all[3:]), row[2], shared),
+            (means, blur_of(means, of_all.blur), arguments),
         )
 
     return map_first(block, rows, count, BLOCK_ROWS)
 
 
+def _in_common(mixtures: Mixtures) -> _Shared:
+    """Return the parts that the mixtures of all rows share, in 32-bit numbers."""
+    draws, nodes = mixtures.draws, mixtures.nodes
+    shares = np.asarray(draws.shares)[:, None, None]
+    of_noise = np.asarray(draws.noise_shares)[:, None, :]
+    weights = shares * np.exp(nodes.log_weights, dtype=np.float64)[..., None] * of_noise
+    scales = np.asarray(draws.latent_std)[:, None, None]
+    few = jnp.asarray(picks_by_weight(weights, NUM_SOME))
+
+    def in_32_bits(array) -> Array:
+        return jnp.asarray(array, jnp.float32)
+
+    return _Shared(
+        in_32_bits(draws.weights),
+        in_32_bits(nodes.values * scales),
+        in_32_bits(nodes.blur),
+        in_32_bits(draws.noise_std),
+        in_32_bits(draws.noise_factors),
+        in_32_bits(np.log(weights)),
+        few,
+    )
+
+
 def chunk_rows(values_per_row: int) -> int:
-    """Rows for each compiled call; depends on the size of a row's result only."""
+    """Number of rows in a compiled call, from the size of the result of a row."""
     rows = min(MAX_CHUNK_ROWS, CHUNK_VALUES // max(values_per_row, 1))
     return max(BLOCK_ROWS, rows // BLOCK_ROWS * BLOCK_ROWS)
 
@@ -175,8 +207,8 @@ def chunk_rows(values_per_row: int) -> int:
 def in_chunks(compiled: Callable, rows, num_rows: int, size: int):
     """Call `compiled(chunk_of_rows, count)` on padded chunks; gather as float64.
 
-    Chunks after the first, which compiles, are run side by side: one call keeps little
-    more than one core busy.
+    The first chunk compiles the program. The others then run in parallel, because one
+    call keeps little more than one core busy.
     """
 
     def one(start):
@@ -185,8 +217,8 @@ def in_chunks(compiled: Callable, rows, num_rows: int, size: int):
         return jax.device_get(compiled(chunk, np.int32(count)))
 
     def put(start, result):
-        # Into arrays made once: results may fill the memory, a second copy would not
-        # fit.
+        # Write into arrays that exist already: results may fill the memory, so a second
+        # copy would not fit.
         count = min(size, num_rows - start)
         for whole, part in zip(leaves, jax.tree.leaves(result), strict=True):
             whole[start : start + count] = part[:count]
@@ -211,64 +243,25 @@ def _slice(leaf: np.ndarray, start: int, count: int, size: int) -> np.ndarray:
 def map_mixtures(
     statistic: Callable, mixtures: Mixtures, arguments=(), shared=(), values_per_row=1
 ):
-    """`statistic(means, noise_std, row_arguments, shared)` for every row.
+    """Compute `statistic(components, row_arguments, shared)` for every row.
 
     Args:
-        statistic: a module-level function (it is a static argument of the compiled
-            program) of one row's means [S, M, L] and noise_std [S, L].
+        statistic: a function of the `Components` of one row; define it at the top of a
+            module, because it is a static argument of the compiled program.
         mixtures: the mixture of each row.
-        arguments: pytree of arrays with one leading entry per row.
+        arguments: pytree of arrays whose first axis is the axis of rows.
         shared: pytree of arrays that all rows share.
-        values_per_row: about how many numbers a row's result has.
+        values_per_row: approximate number of values in the result of a row.
 
     Returns:
         The results stacked over rows, in NumPy float64.
     """
     prepare_jax()
     network, inputs = mixtures.network, mixtures.inputs
-    draws = WeightDraws(*(jnp.asarray(leaf, jnp.float32) for leaf in mixtures.draws))
-    latents = jnp.asarray(mixtures.nodes, jnp.float32)
-    latents = latents * draws.latent_std[:, None, None]
+    of_all = _in_common(mixtures)
 
     def compiled(rows, count):
-        return _mixture_chunk(statistic, network, draws, latents, rows, shared, count)
+        return _mixture_chunk(statistic, network, of_all, rows, shared, count)
 
     size = chunk_rows(values_per_row)
     return in_chunks(compiled, (inputs, arguments), len(inputs), size)
-
-
-def map_log_probabilities(
-    plain: Callable, weighted: Callable, mixtures: Mixtures, arguments, shared=()
-) -> Float[np.ndarray, "N"]:
-    """A log probability or density for each row, accurate in far tails.
-
-    Where only a few components matter, the values of z of the mixture do not reach far
-    enough; with K = 1 the row is then computed again with values that do.
-
-    Args:
-        plain: a statistic that gives the logarithm and the effective number of
-            components behind it.
-        weighted: the same statistic for components with log weights, which come after
-            `shared`; it gives the logarithm alone.
-        mixtures: the mixture of each row.
-        arguments: as for `map_mixtures`.
-        shared: as for `map_mixtures`.
-    """
-    found, count = map_mixtures(plain, mixtures, arguments, shared)
-    num_draws, num_latent, latent_dim = mixtures.nodes.shape
-    few = count < min(FEWEST_COMPONENTS, LEAST_SHARE * num_draws * num_latent)
-    if latent_dim != 1 or not few.any():
-        return found
-    nodes, log_weights = tail_nodes(num_draws, TAIL_NODES)
-    inputs = mixtures.inputs[few]
-    arguments = jax.tree.map(lambda a: a[few], arguments)
-    # In parts: the hidden nodes of all draws at once would fill the memory.
-    parts = []
-    for first in range(min(TAIL_PARTS, num_draws)):
-        picked = slice(first, None, TAIL_PARTS)
-        draws = WeightDraws(*(leaf[picked] for leaf in mixtures.draws))
-        part = Mixtures(mixtures.network, draws, nodes[picked], inputs)
-        weights = (shared, log_weights[picked])
-        parts.append(map_mixtures(weighted, part, arguments, weights))
-    found[few] = logsumexp(parts, axis=0)
-    return found

@@ -6,9 +6,9 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jaxtyping import Float, Int, UInt
+from jaxtyping import Float, UInt
 
-from ncai.model.latent_nodes import latent_nodes
+from ncai.model.quadrature import LatentNodes, latent_nodes
 from ncai.predictive.row_map import (
     BLOCK_ROWS,
     Mixtures,
@@ -21,16 +21,16 @@ from ncai.runtime.arguments import is_number
 from ncai.types import WeightDraws
 
 LATENT_CHOICES = ("mean", "prior", "shared")
-FEWEST_NODES = 64  # values of z that the mean of y given W averages over, at least
+FEWEST_NODES = 64  # the mean of y given W averages over at least this many z
 _SAMPLES_AT_ONCE = 256
 
 
 def checked_seed(value: Any) -> int:
-    """A seed of random numbers; 0 if it is None."""
+    """Return the seed of random numbers; 0 if it is None."""
     if value is None:
         return 0
     whole = is_number(value) and value % 1 == 0
-    if not whole or not 0 <= value < 2**32:  # JAX keeps no more
+    if not whole or not 0 <= value < 2**32:  # JAX uses 32 bits
         raise ValueError(
             f"seed={value!r} must be a whole number from 0 to {2**32 - 1}, or None."
         )
@@ -42,7 +42,7 @@ def sample_rows(
 ) -> Float[np.ndarray, "N n L"]:
     """Independent draws of y: new W, new z from its prior and new noise each time."""
     network, inputs = mixtures.network, mixtures.inputs
-    draws = WeightDraws(*(jnp.asarray(leaf, jnp.float32) for leaf in mixtures.draws))
+    draws = _cumulated(mixtures.draws)
     key = jax.random.key(seed)
 
     def compiled(rows, count):
@@ -52,16 +52,31 @@ def sample_rows(
     return in_chunks(compiled, (inputs, row_ids), len(inputs), size)
 
 
+def _cumulated(draws: WeightDraws) -> WeightDraws:
+    """The draws in 32-bit numbers, with cumulative shares for random selection."""
+    draws = draws._replace(
+        shares=np.cumsum(draws.shares),
+        noise_shares=np.cumsum(draws.noise_shares, axis=1),
+    )
+    return WeightDraws(*(jnp.asarray(leaf, jnp.float32) for leaf in draws))
+
+
 @partial(jax.jit, static_argnames=("network", "num_samples"))
 def _sample_chunk(network, num_samples, draws, key, rows, count):
+    def chosen(key, edges):
+        place = jax.random.uniform(key, (), jnp.float32) * edges[-1]
+        return jnp.searchsorted(edges, place, side="right", method="compare_all")
+
     def one_sample(inputs, key):
-        draw_key, latent_key, noise_key = jax.random.split(key, 3)
-        index = jax.random.randint(draw_key, (), 0, len(draws.weights))
+        draw_key, width_key, latent_key, noise_key = jax.random.split(key, 4)
+        index = chosen(draw_key, draws.shares)
+        width = chosen(width_key, draws.noise_shares[index])
         latents = jax.random.normal(latent_key, (network.latent_dim,), jnp.float32)
         noise = jax.random.normal(noise_key, (network.output_dim,), jnp.float32)
         latents = draws.latent_std[index] * latents
         mean = network.apply(draws.weights[index], inputs, latents)
-        return mean + draws.noise_std[index] * noise
+        std = draws.noise_std[index] * draws.noise_factors[index, width]
+        return mean + std * noise
 
     at_once = min(_SAMPLES_AT_ONCE, num_samples)
     num_blocks = -(-num_samples // at_once)
@@ -91,10 +106,8 @@ def sample_functions(
 ) -> Float[np.ndarray, "N n L"]:
     """Draws that use one W for all rows; see `PredictiveDistribution`."""
     network, inputs = mixtures.network, mixtures.inputs
-    chosen = _choose_draws(len(mixtures.draws.weights), num_samples, seed)
-    draws = WeightDraws(
-        *(jnp.asarray(leaf, jnp.float32)[chosen] for leaf in mixtures.draws)
-    )
+    order = np.random.default_rng(seed).permutation(num_samples)
+    draws = mixtures.draws.resampled(num_samples, seed).pick(order)
     latent_key, noise_key = jax.random.split(jax.random.key(seed))
     latent_shape = (num_samples, network.latent_dim)
     if latent == "prior":
@@ -103,12 +116,18 @@ def sample_functions(
         values = _map_functions(network, draws.weights, inputs, latents)
     else:
         if latent == "mean":
-            # The same, centred, values for every W: the functions differ by W alone.
-            num_latent = max(FEWEST_NODES, mixtures.nodes.shape[1])
-            nodes = latent_nodes(1, num_latent, network.latent_dim)
-            nodes = np.repeat(nodes, num_samples, axis=0)
+            # All W use the same centred values of z, so the functions differ only by W.
+            num_latent = max(FEWEST_NODES, mixtures.nodes.values.shape[1])
+            one = latent_nodes(1, num_latent, network.latent_dim)
+            values, weights = (
+                np.repeat(leaf, num_samples, axis=0)
+                for leaf in (one.values, one.log_weights)
+            )
+            nodes = LatentNodes(values, weights, np.zeros_like(weights))
         else:
-            nodes = np.asarray(jax.random.normal(latent_key, latent_shape))[:, None]
+            drawn = np.asarray(jax.random.normal(latent_key, latent_shape))[:, None]
+            zeros = np.zeros((num_samples, 1), np.float32)
+            nodes = LatentNodes(drawn, zeros, zeros)
         values = map_mixtures(
             average_over_latents,
             Mixtures(network, draws, nodes, inputs),
@@ -120,18 +139,11 @@ def sample_functions(
     return values
 
 
-def average_over_latents(means, noise_std, row, shared):
+def average_over_latents(components, row, shared):
     """E_z f(x, z; W_s) for every weight draw, [S, L]."""
-    del noise_std, row, shared
-    return means.mean(1)
-
-
-def _choose_draws(num_draws: int, num_samples: int, seed: int) -> Int[np.ndarray, "n"]:
-    """Every weight draw once, in random order, before any is used again."""
-    rng = np.random.default_rng(seed)
-    rounds = -(-num_samples // num_draws)
-    orders = [rng.permutation(num_draws) for _ in range(rounds)]
-    return np.concatenate(orders)[:num_samples]
+    del row, shared
+    weights = jnp.exp(components.log_weights).sum(2, keepdims=True)
+    return (weights * components.means).sum(1) / weights.sum(1)
 
 
 def _map_functions(network, weights, inputs, latents):
@@ -154,7 +166,7 @@ def _functions_chunk(network, weights, rows, count):
 
 
 def _row_normals(key, row_ids, shape: tuple[int, ...]) -> np.ndarray:
-    """Standard normals that belong to a row's number, whatever batch it is in."""
+    """Standard normals that depend on the number of a row but not on its batch."""
 
     def compiled(ids, count):
         return _normals_chunk(shape, key, ids, count)

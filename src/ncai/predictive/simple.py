@@ -1,7 +1,7 @@
-"""What every predictive distribution offers, and two simple ones.
+"""The interface of predictive distributions, and two simple ones.
 
-The simple ones are a Gaussian for each row, and a distribution that is known by its
-quantiles. Baselines and peers predict with them.
+The simple ones are a Gaussian for each row, and a distribution that is given by its
+quantiles. Baselines and peers use them for their predictions.
 """
 
 from typing import Protocol, runtime_checkable
@@ -56,7 +56,7 @@ class GaussianPredictions:
         return stats.norm.cdf(np.asarray(y), self._mean, self._std)
 
     def crps(self, y: ArrayLike) -> np.ndarray:
-        """In closed form (Gneiting and Raftery, 2007, eq. 21, with the sign turned)."""
+        """The CRPS in closed form (minus eq. 21 of Gneiting and Raftery, 2007)."""
         scaled = (np.asarray(y) - self._mean) / self._std
         spread = scaled * (2 * stats.norm.cdf(scaled) - 1)
         return self._std * (spread + 2 * stats.norm.pdf(scaled) - 1 / np.sqrt(np.pi))
@@ -68,15 +68,15 @@ class GaussianPredictions:
 
 
 class QuantilePredictions:
-    """A distribution known by its quantiles at the middles of equal shares.
+    """A distribution given by its quantiles at the middles of equal shares.
 
-    Scores and intervals use the quantiles as they are. For a density they are smoothed
-    by Gaussian kernels, of Silverman's width for each row: quantiles of a forest are
-    values of training rows, and a density of steps between them would be a caricature.
+    Scores and intervals use the quantiles as they are. For a density, Gaussian kernels
+    smooth them, with Silverman's width for each row: the quantiles of a forest are
+    values of training rows, and a density with steps between them would be misleading.
     """
 
     def __init__(self, quantiles: ArrayLike, narrowest: float):
-        """Quantiles [N, Q], and the least width of a kernel."""
+        """Quantiles [N, Q], and the smallest width of a kernel."""
         self.values = np.sort(np.asarray(quantiles, np.float64), axis=1)
         num_levels = self.values.shape[1]
         self.levels = (np.arange(num_levels) + 0.5) / num_levels
@@ -87,7 +87,7 @@ class QuantilePredictions:
         self._widths = np.maximum(0.9 * narrow * distinct**-0.2, narrowest)
 
     def mean(self) -> np.ndarray:
-        """E[y|x], as the average over levels."""
+        """E[y|x], the average of the quantiles."""
         return self.values.mean(axis=1)
 
     def log_prob(self, y: ArrayLike) -> np.ndarray:
@@ -97,7 +97,7 @@ class QuantilePredictions:
         return np.logaddexp.reduce(logs, axis=1) - np.log(len(self.levels))
 
     def cdf(self, y: ArrayLike) -> np.ndarray:
-        """P(y' <= y) by the same kernels."""
+        """P(y' <= y) with the same kernels."""
         scaled = (np.asarray(y)[:, None] - self.values) / self._widths[:, None]
         return stats.norm.cdf(scaled).mean(axis=1)
 
@@ -108,6 +108,6 @@ class QuantilePredictions:
         return 2 * losses.mean(axis=1)
 
     def quantile(self, q: ArrayLike) -> np.ndarray:
-        """Quantiles, [N, Q]; none lies beyond the outermost given."""
+        """Quantiles, [N, Q]; none lies beyond the outermost given ones."""
         levels = np.atleast_1d(np.asarray(q, np.float64))
         return np.stack([np.interp(levels, self.levels, row) for row in self.values])

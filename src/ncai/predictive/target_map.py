@@ -1,8 +1,8 @@
-"""From the scale of training to y and back: shift, scale, transform, rounding.
+"""The map from the scale of training to y: shift, scale, transform, rounding.
 
-The network works on u. The target is y = nearest(g^-1(shift + scale * u)): u is shifted
-and scaled, the monotone transform g is undone, and the result is rounded to the lattice
-of y. Each of these steps may be the identity.
+The network predicts u. The target is y = nearest(g^-1(shift + scale * u)): u is scaled
+and shifted, the monotone transform g is inverted, and the result is rounded to the
+lattice of y. Each of these steps may be the identity.
 """
 
 import reprlib
@@ -19,9 +19,9 @@ from ncai.preprocessing.target_transforms import TargetTransform
 
 @dataclass(frozen=True, eq=False)
 class TargetMap:
-    """How the y of L outputs follows from what the network works on.
+    """The map from the scale that the network was trained on to y.
 
-    In every array that a method takes the last axis is that of outputs.
+    In all arrays that the methods take, the last axis is the axis of the L outputs.
 
     Args:
         shift: one number for each output.
@@ -50,14 +50,14 @@ class TargetMap:
 
     @classmethod
     def linear(cls, shift: ArrayLike, scale: ArrayLike) -> "TargetMap":
-        """Y = shift + scale * u, neither transformed nor rounded."""
+        """Return the map y = shift + scale * u, without transform and rounding."""
         shift, scale = np.atleast_1d(np.asarray(shift, float), np.asarray(scale, float))
         transform = TargetTransform("none", np.ones(shift.size))
         return cls(shift, scale, transform, Lattice.none(shift.size))
 
     @classmethod
     def of(cls, scaling: Scaling) -> "TargetMap":
-        """The map back from the units of training that a scaling has learned."""
+        """Return the map from the units of training of a learned scaling back to y."""
         return cls(
             scaling.target_shift,
             scaling.target_scale,
@@ -65,7 +65,7 @@ class TargetMap:
             scaling.lattice,
         )
 
-    # ----- What it is made of ---------------------------------------------------------
+    # ----- Parts of the map -----------------------------------------------------------
 
     @property
     def num_outputs(self) -> int:
@@ -74,7 +74,7 @@ class TargetMap:
 
     @property
     def is_linear(self) -> bool:
-        """Whether y before rounding is a shifted and scaled u, without a transform."""
+        """Whether y before rounding is linear in u, without a transform."""
         return self.transform.name == "none"
 
     @property
@@ -83,7 +83,7 @@ class TargetMap:
         return self.lattice.step > 0
 
     def checked_output(self, output: int) -> int:
-        """The number of an output."""
+        """Return the number of an output; reject an output that does not exist."""
         if output not in range(self.num_outputs):
             raise ValueError(
                 f"output={output!r} must be a whole number from 0 to "
@@ -92,7 +92,7 @@ class TargetMap:
         return int(output)
 
     def outputs_with_mass(self, output: int | None) -> np.ndarray:
-        """A mask of one output, or of all if it is None; all must be rounded."""
+        """Return a mask of one output, or of all if None; they must be rounded."""
         asked = np.ones(self.num_outputs, bool)
         if output is not None:
             asked = np.arange(self.num_outputs) == self.checked_output(output)
@@ -105,7 +105,7 @@ class TargetMap:
         return asked
 
     def of_output(self, output: int) -> "TargetMap":
-        """The map of one output alone."""
+        """Return the map of a single output."""
         transform = self.transform
         lower, upper = (
             np.broadcast_to(bound, self.shift.shape)[[output]]
@@ -121,15 +121,15 @@ class TargetMap:
     # ----- To y and back --------------------------------------------------------------
 
     def from_training(self, values: np.ndarray) -> np.ndarray:
-        """The y, before it is rounded, that belong to values of u."""
+        """Convert values of u to y before rounding."""
         return self.transform.inverse(self.shift + self.scale * values)
 
     def nearest(self, y: np.ndarray) -> np.ndarray:
-        """Y rounded to the nearest value that it can have."""
+        """Round y to the nearest value that it can have."""
         return self.lattice.nearest(y) if self.rounded.any() else y
 
     def draws_of_y(self, values: np.ndarray, rounding: bool = True) -> np.ndarray:
-        """The y of draws of u, rounded if wanted; the draws are overwritten.
+        """Convert draws of u to y, rounded if `rounding`; this overwrites the draws.
 
         Draws may fill the memory, so a linear map works in place.
         """
@@ -139,24 +139,24 @@ class TargetMap:
         return self.nearest(y) if rounding else y
 
     def to_training(self, y: np.ndarray) -> Float[np.ndarray, "... L"]:
-        """The u that belong to y before rounding, in 32-bit numbers.
+        """Convert y before rounding to u, in 32-bit numbers.
 
-        Minus infinity stands for every y below those that the transform can reach.
+        The result is minus infinity for every y below the range of the transform.
         """
         t = self.transform.forward(y)
         t = np.where(np.isnan(t), -np.inf, t)
         return ((t - self.shift) / self.scale).astype(np.float32)
 
     def cell_edges(self, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """The u between which everything is rounded to the value nearest to y.
+        """Return the two ends of the u that are rounded to the value nearest to y.
 
-        Both are that of y itself where an output is not rounded.
+        For an output that is not rounded, both ends are the u of y itself.
         """
         lower, upper = self.lattice.edges(y)
         return self.to_training(lower), self.to_training(upper)
 
     def upper_edge(self, y: np.ndarray) -> np.ndarray:
-        """The u up to which everything is rounded to at most y."""
+        """Return the upper end of the u that are rounded to at most y."""
         return self.to_training(self.lattice.upper_edge(y))
 
     # ----- Densities ------------------------------------------------------------------
@@ -164,16 +164,17 @@ class TargetMap:
     def log_slope(self, y: np.ndarray) -> np.ndarray:
         """Log du/dy before rounding; minus infinity where the transform has no value.
 
-        Added to a log density of u it gives that of y.
+        A log density of u plus this gives the log density of y.
         """
         inside = np.isfinite(self.transform.forward(y)) | self.is_linear
         slope = self.transform.log_slope(np.where(inside, y, 1.0))
         return np.where(inside, slope, -np.inf) - np.log(self.scale)
 
     def log_unit(self, y: np.ndarray) -> np.ndarray:
-        """What to add to a log density of u, or to a log mass, for that of y.
+        """Return what to add to a log density of u to get the log density of y.
 
-        Where y is rounded a mass is divided by the step between two values.
+        For a rounded output, it is added to a log mass and divides it by the lattice
+        step.
         """
         step = np.where(self.rounded, self.lattice.step, 1.0)
         return np.where(self.rounded, -np.log(step), self.log_slope(y))

@@ -1,8 +1,8 @@
-"""The short Python loop that drives the compiled one in chunks.
+"""The short Python loop that runs the compiled loop in chunks.
 
-Python sees one small summary a chunk, from which come progress, plateaus, time limits
-and lost restarts; there is no other path, with or without a progress bar, and no host
-sync within a chunk.
+Python receives one small summary per chunk, which it uses for progress, plateaus, time
+limits and lost restarts. This is the only code path, with or without a progress bar,
+and there is no synchronisation with the host within a chunk.
 """
 
 import time
@@ -30,9 +30,9 @@ CHUNK_STEPS = 250
 
 @jax.jit(compiler_options=RUN_ONCE)
 def _new_stage(state: TrainState, step: int | Int[Array, ""]) -> TrainState:
-    """The same restarts before the first step of another stage.
+    """Return the state of the restarts before the first step of a new stage.
 
-    Adam starts anew: its averages belong to the objective of the last stage.
+    The averages of Adam are reset, because they belong to the previous objective.
     """
     keys = jax.vmap(lambda key: jax.random.fold_in(key, step))(state.key)
     return initial_state(state.params, state.priors, keys)
@@ -52,7 +52,7 @@ class History:
     terms: list[dict[str, np.ndarray]] = field(default_factory=list)
 
     def stacked(self) -> dict[str, np.ndarray]:
-        """All as arrays; a term that a stage does not have is NaN there."""
+        """Return all values as arrays; a term that a stage lacks is NaN there."""
         names = sorted({name for terms in self.terms for name in terms})
         blank = np.full_like(self.value[0], np.nan) if self.value else np.zeros(0)
         out = {"step": np.array(self.step), "value": np.array(self.value)}
@@ -63,7 +63,7 @@ class History:
 
 @dataclass(frozen=True)
 class Progress:
-    """What a progress bar is told after each chunk."""
+    """The information that a progress bar receives after each chunk."""
 
     stage: str
     step: int
@@ -79,7 +79,7 @@ class Driver:
     """Runs stages one after another, within one time limit.
 
     Args:
-        on_progress: called after each chunk, from the one and only loop.
+        on_progress: called after each chunk.
         time_limit: seconds for all stages together.
     """
 
@@ -103,7 +103,7 @@ class Driver:
     def run_from(
         self, stage: Stage, model: Model, data: Data, state: TrainState
     ) -> TrainState:
-        """Run a stage after another; nothing, if there is no time left."""
+        """Run a stage from the state of another, unless the time limit is used up."""
         if self.interrupted or self.out_of_time():
             return state
         return self.run(stage, model, data, _new_stage(state, self.steps))
@@ -111,17 +111,17 @@ class Driver:
     def run(
         self, stage: Stage, model: Model, data: Data, state: TrainState
     ) -> TrainState:
-        """Run a stage to its end: steps, plateau, time, or Ctrl-C.
+        """Run a stage until its last step, a plateau, the time limit or Ctrl-C.
 
-        On Ctrl-C the state of the last whole chunk is returned and `interrupted` set:
-        the caller decides whether that is worth keeping.
+        On Ctrl-C the method returns the state of the last complete chunk and sets
+        `interrupted`; the caller decides whether to keep it.
         """
         prepare_jax()
         num_restarts = state.key.shape[0]
         if self.alive is None:
             self.alive = np.ones(num_restarts, bool)
         plateau = _PlateauWatch(stage, num_restarts, _num_rows(data))
-        # A cosine schedule comes to its end: nothing was cut off.
+        # A cosine schedule runs to its end, so nothing was cut short.
         step, reason = 0, "step limit" if stage.schedule == "constant" else "done"
         groups = None
         try:
@@ -147,7 +147,7 @@ class Driver:
                         reason = "time limit"
                         break
         except KeyboardInterrupt:
-            # Before the first chunk of a stage, the fit is that of an earlier one.
+            # Before the first chunk of a stage, the state is from an earlier stage.
             if not (stage.worth_keeping and self.has_fit):
                 raise
             self.interrupted = True
@@ -189,12 +189,12 @@ def _all_lost(num_restarts: int, stage: str, step: int) -> FitFailedError:
 
 
 def _num_rows(data: Data) -> float:
-    """Rows that a restart learns from."""
+    """Return the number of rows that a restart trains on."""
     return float(np.asarray(data.row_weights).sum(axis=-1).mean())
 
 
 class _PlateauWatch:
-    """Learning rates of each restart, lowered as it stops improving."""
+    """The learning rate of each restart, which falls when it stops improving."""
 
     def __init__(self, stage: Stage, num_restarts: int, num_rows: float):
         self.stage = stage
@@ -206,7 +206,7 @@ class _PlateauWatch:
         self.tolerance = stage.tolerance * (num_rows if stage.per_row else 1.0)
 
     def all_done(self, value: np.ndarray, step: int, alive: np.ndarray) -> bool:
-        """Take in a chunk's values; say whether every living restart is done."""
+        """Record the values of a chunk; return whether every finite restart is done."""
         if step <= self.stage.settle_steps:
             return False
         for i in np.flatnonzero(alive & ~self.done):
@@ -224,6 +224,6 @@ class _PlateauWatch:
                     self.values[i].clear()
                 else:
                     self.done[i] = True
-        # A restart that is done rests: its rate is 0 while others go on.
+        # A finished restart has rate 0 while others continue.
         self.rates[self.done] = 0.0
         return bool(np.all(self.done | ~alive))

@@ -1,8 +1,9 @@
 """The compiled training loop: chunks of Adam steps for groups of restarts.
 
-A group is small enough for its arrays to stay in a core's cache, and XLA's own threads
-gain nothing on arrays of this size: groups are trained side by side on threads. They
-do not depend on the number of cores, so neither do the bits of the result.
+A group is so small that its arrays stay in the cache of a core. XLA's own threads gain
+nothing on arrays of this size, so each group is trained on its own thread. The groups
+do not depend on the number of cores, so any number of cores gives the same results bit
+for bit.
 """
 
 from concurrent.futures import ThreadPoolExecutor
@@ -26,30 +27,30 @@ LARGEST_GROUP = 5  # restarts that are trained as one array
 
 @dataclass(frozen=True)
 class Stage:
-    """One leg of a fit.
+    """One stage of a fit.
 
     Args:
-        name: what the progress bar and the history call it.
-        objective: see `ncai.objectives`; or a tuple of them, one for each restart, that
-            differ in numbers only.
-        max_steps: the step limit.
-        learning_rate: Adam's.
-        schedule: "constant", or "cosine": the rate falls to 0 along half a cosine over
-            the steps of the stage. That takes the noise of the gradients out of the
-            result, in far fewer steps than a constant rate needs.
-        plateau: stop once no restart improves by `tolerance` nats a row from one window
-            of steps to the next.
-        rate_drops: at a plateau a restart's rate falls to a third, so many times,
-            before it counts as done.
-        settle_steps: steps at the start that never count as a plateau (while penalties
-            ramp in, say).
+        name: its name in the progress bar and the history.
+        objective: an objective (see `ncai.objectives`), or a tuple with one for each
+            restart; these may differ only in numbers.
+        max_steps: limit on the number of steps.
+        learning_rate: the learning rate of Adam.
+        schedule: "constant", or "cosine", where the rate falls to 0 along half a cosine
+            over the steps of the stage. This removes the noise of the gradients from
+            the result, in far fewer steps than a constant rate needs.
+        plateau: stop once no restart improves by `tolerance` nats per row from one
+            window of steps to the next.
+        rate_drops: how often the rate of a restart falls to a third at a plateau before
+            the restart counts as done.
+        settle_steps: initial steps that never count as a plateau, for example while
+            penalties grow.
         tolerance: in units of the objective per row.
         per_row: whether the objective is a sum over rows (nats) or an average.
-        trainable: a tree prefix of the parameters: 1 to learn, 0 to hold.
-        largest_group: restarts trained as one array; fewer where each has large
-            arrays of its own.
-        worth_keeping: whether a fit stopped by Ctrl-C in this stage is a fit at all;
-            if not, the interrupt goes on to the caller.
+        trainable: a tree prefix of the parameters: 1 to train, 0 to hold fixed.
+        largest_group: number of restarts trained as one array; smaller if each restart
+            has large arrays.
+        worth_keeping: whether Ctrl-C in this stage leaves a usable fit; if not, the
+            interrupt is passed on to the caller.
     """
 
     name: str
@@ -69,7 +70,7 @@ class Stage:
 
 
 class TrainState(NamedTuple):
-    """What the next step needs; every leaf has a leading restart axis."""
+    """The state before a step; every leaf has a leading restart axis."""
 
     params: Any
     adam: Any
@@ -98,10 +99,10 @@ class Problem(NamedTuple):
     Args:
         objective: see `ncai.objectives.base`; its numbers have a leading restart axis.
         model: the model.
-        data: the rows; their weights may have a leading restart axis too: restarts
-            then learn from rows of their own.
-        trainable: a tree prefix of the parameters with 1 where they learn and 0 where
-            they are held.
+        data: the rows. Their weights may have a leading restart axis; each restart then
+            trains on its own rows.
+        trainable: a tree prefix of the parameters: 1 for those that are trained, 0 for
+            those that are held fixed.
     """
 
     objective: Any
@@ -117,7 +118,7 @@ class Steps(NamedTuple):
         rates: the learning rate of each restart.
         first: number of the first step.
         count: how many steps.
-        decay: rates fall to 0 over so many steps, along half a cosine.
+        decay: number of steps over which rates fall to 0 along half a cosine.
     """
 
     rates: Float[Array | np.ndarray, "*R"]
@@ -126,13 +127,13 @@ class Steps(NamedTuple):
     decay: float | Float[Array, ""] = float("inf")
 
     def rate_at(self, step, dtype):
-        """The rate of a step."""
+        """Return the rate of a step."""
         progress = jnp.minimum(step / self.decay, 1.0).astype(dtype)
         return self.rates * 0.5 * (1.0 + jnp.cos(jnp.pi * progress))
 
 
 class _Carry(NamedTuple):
-    """What one step hands to the next, for one restart."""
+    """The state that one step passes to the next, for one restart."""
 
     flat: Float[Array, "P"]
     adam: Any
@@ -144,7 +145,7 @@ class _Carry(NamedTuple):
 
 
 def _mask(trainable: Any, params: Any) -> Float[Array, "P"]:
-    """1 for each number that learns and 0 for each that is held."""
+    """Return 1 for each number that is trained and 0 for each that is held fixed."""
     return ravel_pytree(
         jax.tree.map(
             lambda flag, part: jax.tree.map(lambda a: jnp.full_like(a, flag), part),
@@ -193,8 +194,8 @@ def _run_one(problem: Problem, state: TrainState, steps: Steps):
     no_terms = jax.tree.map(lambda s: jnp.zeros(s.shape, s.dtype), shapes[1].terms)
     nothing = jnp.zeros((), flat.dtype)
     first = _Carry(flat, state.adam, state.priors, normals, prepared, nothing, no_terms)
-    # fori_loop, not scan: nothing is stacked, and the number of steps is a traced
-    # number, so a last chunk of another length compiles nothing.
+    # Use fori_loop, not scan: it stacks nothing, and the number of steps is traced, so
+    # a last chunk of another length needs no compilation.
     last = jax.lax.fori_loop(0, steps.count, body, first)
     summary = ChunkSummary(
         last.value_sum / steps.count,
@@ -228,7 +229,7 @@ def _join(parts: list, length: int) -> Any:
 def stack_objectives(objectives: list) -> Any:
     """One objective whose numbers have a leading restart axis."""
     real = jnp.result_type(float)
-    # NumPy: with JAX each of these would be a small program to compile.
+    # Use NumPy, because JAX would compile a small program for each of these.
     return jax.tree.map(
         lambda *numbers: np.stack([np.asarray(n, real) for n in numbers]), *objectives
     )
@@ -263,7 +264,7 @@ class RestartGroups:
             return
         self.states = [_take(state, picks) for picks in self.picks]
         self.pool = ThreadPoolExecutor(min(count, num_threads()))
-        # No steps: compiles, where threads that start together would each compile.
+        # Run no steps, only to compile: threads that start together would each compile.
         self._run_group(0, np.zeros(self.num_restarts), 0, 0)
 
     def _run_group(self, index: int, rates: np.ndarray, first_step, num_steps):
@@ -284,8 +285,8 @@ class RestartGroups:
         return self.data._replace(row_weights=weights[self.picks[index]])
 
     def run(self, rates: np.ndarray, first_step: int, num_steps: int) -> ChunkSummary:
-        """A chunk of steps for all; interrupted, no group keeps what it did."""
-        # A group whose restarts are all done rests.
+        """Run a chunk of steps for all groups; an interrupt discards all of them."""
+        # Skip a group whose restarts are all done.
         busy = [
             i
             for i, pick in enumerate(self.picks)
@@ -306,12 +307,12 @@ class RestartGroups:
         )
 
     def state(self) -> TrainState:
-        """Where the restarts are now."""
+        """Return the present state of all restarts."""
         if len(self.states) == 1:
             return self.states[0]
         return _join(self.states, self.num_restarts)
 
     def close(self) -> None:
-        """Wait for what still runs."""
+        """Wait for groups that are still running."""
         if self.pool is not None:
             self.pool.shutdown(cancel_futures=True)
