@@ -1,6 +1,6 @@
-"""The methods that are judged: ours as estimator arguments, peers as files to run.
+"""The methods of the benchmark: ours as estimator arguments, peers as files to run.
 
-A lead of ours is one more entry of `LEADS`.
+To add a lead (a variant of our default), add an entry to `LEADS`.
 """
 
 import functools
@@ -25,7 +25,7 @@ BENCHMARKS = Path(__file__).parents[1]
 
 
 class PeerFile(NamedTuple):
-    """Where a peer is: its file, the module that it needs, and what it consists of."""
+    """The file of a peer, the module that it needs, and what it consists of."""
 
     file: str
     needs: str
@@ -46,7 +46,7 @@ PEERS = {
     "het_gp": PeerFile("gaussian_process.py", "torch"),
 }
 
-# Settings are those that `BNNLVRegressor.set_params` takes, in a form that JSON has:
+# Settings of `BNNLVRegressor.set_params` as JSON values:
 # `inference__name` is a setting of the method, and a network is a dict for `MLP`.
 _NETWORK = {
     "hidden": [50, 50],
@@ -66,8 +66,8 @@ def _network(**changes) -> dict[str, Any]:
     return {"network": _NETWORK | changes}
 
 
-# Leads: the default at a quarter of its steps, with the layer of z ("quarter"), each
-# with one change. They are many, and compared with each other only.
+# A lead is the default at a quarter of its steps with the layer of z ("quarter") and
+# with one change. Leads are compared only with each other.
 _NCAI: dict[str, Any] = {
     "inference": "ncai",
     "max_steps": 5000,
@@ -92,33 +92,33 @@ LEADS: dict[str, dict[str, Any]] = {
     "no_latent_layer": _network(latent_hidden=[]),
     "narrow_latents": {"inference__latent_variance": 1.0},
     "wide_latents": {"inference__latent_variance": 16.0},
-    "conformal": {},  # intervals alone, by rows that are held out: see CONFORMAL
-    # These with all else as "marginal" has it by default.
+    "conformal": {},  # corrects only intervals, with held-out rows; see CONFORMAL
+    # These use the defaults of "marginal" for all other settings.
     "iwae": {"inference": "iwae"},
-    # The paper's method with learned noise, and with a layer of its own for z too.
+    # The paper's method with learned noise, without and with a layer for z alone.
     "ncai_learned_noise": _NCAI,
     "ncai_latent_layer": _NCAI | {"network": _PAPER_NETWORK | {"latent_hidden": [20]}},
 }
-# Some in fits of full length, beside "whole": what is best may differ there.
+# Fits of full length, compared with "whole": the best choice may differ there.
 WHOLE = {"max_steps": 4000} | _network()
 WHOLE_LEADS: dict[str, dict[str, Any]] = {
     "whole": {},
     "chosen_latent_layer_whole": _network(latent_hidden="auto"),
     "cold_whole": {"inference__temperature": 0.001},
-    # As many restarts as can be had in the same time, a third of them at 1.
+    # As many restarts as the same time allows, a third of them at temperature 1.
     "three_temperatures_whole": {
         "inference__temperature": (0.001, 0.1, 1.0),
         "n_restarts": 15,
         "inference__n_folds": 5,
     },
 }
-# Which of several held-out rows choose, split by split: size, latents, their layer.
+# Held-out rows choose among several leads, split by split: size, latents, layer of z.
 CHOSEN_BY_VALIDATION = {
     "chosen_size": ("one_layer", "quarter", "wide"),
     "chosen_latents": ("quarter", "two_latents"),
     "chosen_latent_layer": ("quarter", "no_latent_layer"),
 }
-CONFORMAL = ("conformal",)  # those wrapped in ConformalRegressor
+CONFORMAL = ("conformal",)  # leads that use ConformalRegressor
 # Arguments of BNNLVRegressor.
 OURS: dict[str, dict[str, Any]] = {
     "default": {},
@@ -128,8 +128,8 @@ OURS: dict[str, dict[str, Any]] = {
     **{name: WHOLE | change for name, change in WHOLE_LEADS.items()},
 }
 
-# The paper's grids (Appendix on hyper-parameters), chosen from on the first split where
-# the study of its experiments has no choice.
+# The paper's grids (appendix on hyper-parameters). The first split chooses a point if
+# the study of the paper's experiments has not selected one.
 _NOISES = tuple({"noise_variance": noise} for noise in (0.1, 0.01))
 OUR_GRIDS: dict[str, tuple[dict[str, Any], ...]] = {
     "mfvi": _NOISES,
@@ -145,7 +145,7 @@ OUR_GRIDS: dict[str, tuple[dict[str, Any], ...]] = {
         )
     ),
 }
-_BOSTON_HIDDEN = (10,)  # not in the paper: as energy, a set of its size
+_BOSTON_HIDDEN = (10,)  # not in the paper; as for energy, which has a similar size
 
 METHODS = (*OURS, *PEERS)
 ALL_LEADS = LEADS | WHOLE_LEADS
@@ -163,11 +163,11 @@ class Worker:
     """How a method is run on a set.
 
     Args:
-        command: what to start; the path of a task is added.
-        task: what the task has besides the files.
+        command: the command to run; the path of the task is appended.
+        task: the contents of the task except the files.
         tuned: whether settings are chosen on the first split.
-        digest: changes when the settings do, or what the code does: results with
-            another one are then stale.
+        digest: changes if the settings or the computation change; results with another
+            digest are stale.
     """
 
     command: Sequence[str]
@@ -200,7 +200,7 @@ def worker(method: str, dataset: str) -> Worker:
     return Worker(command, {}, True, digest)
 
 
-# Asking an interpreter takes seconds where the module is a large one.
+# The check takes seconds if the module is large.
 _python_with = functools.cache(python_with)
 
 
@@ -253,10 +253,10 @@ def our_grid(method: str, dataset: str) -> tuple[dict[str, Any], ...]:
 
 
 def digest_of(method: str, dataset: str) -> str:
-    """Results with another one are stale.
+    """Return the digest of a method; results with another digest are stale.
 
-    Of the settings that are not the estimator's defaults, of the points to choose from,
-    and of the code that fits and scores.
+    It covers the settings that are not the estimator's defaults, the grid points to
+    choose from, and the code that fits and scores.
     """
     shared = [
         ("benchmarks.quality.run", "score_split"),
@@ -297,34 +297,34 @@ def _without_defaults(settings: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-# Points of the paper's grids that the study of its experiments chose ("Hyper-parameters
-# selected" in results/study/paper/tables.md): by validation log-likelihood on the first
-# split, ten restarts a point. To choose anew here would take 16 fits of minutes a set.
-# Noise of MFVI; then of NCAI noise, and tolerances of HZ, of inputs and of targets.
-_CHOSEN: dict[str, tuple[float, tuple[float, float, float, float]]] = {
-    "heavy_tail": (0.1, (0.1, 0.0003, 0.1, 1.0)),
-    "depeweg": (0.1, (0.1, 0.0003, 0.5, 1.0)),
-    "goldberg": (0.1, (0.1, 0.0003, 0.5, 1.0)),
-    "yuan": (0.1, (0.01, 0.01, 0.5, 1.0)),
-    "williams": (0.01, (0.01, 0.01, 0.5, 1.0)),
-    "yacht": (0.01, (0.01, 0.01, 0.1, 0.5)),
-    "energy": (0.01, (0.01, 0.01, 0.1, 1.0)),
-    "airfoil": (0.1, (0.01, 0.0003, 0.1, 1.0)),
-    "abalone": (0.1, (0.1, 0.01, 0.1, 0.5)),
-    "wine_red": (0.01, (0.01, 0.01, 0.1, 1.0)),
-}
+# The study of the paper's experiments, which chose points of the paper's grids.
+_STUDY = BENCHMARKS.parent / "results" / "study" / "paper"
+_SETTINGS = (
+    "noise_variance",
+    "inference__hz_tolerance",
+    "inference__input_tolerance",
+    "inference__target_tolerance",
+)
 
 
+@functools.cache
 def paper_point(method: str, source: str) -> dict[str, Any] | None:
-    """The point chosen for "mfvi" or "ncai"; None where the study has not the set."""
-    if method not in ("mfvi", "ncai") or source not in _CHOSEN:
+    """The point of the paper's grid that the study selected for "mfvi" or "ncai".
+
+    The study chose by validation log-likelihood on the first split, with ten restarts
+    per point. Selecting again here would take 16 long fits per set. None if the study
+    has no selection for this method and set: the benchmark then selects.
+    """
+    from ncai.study.engine import SCALES
+    from ncai.study.engine.store import Store
+    from ncai.study.experiments.fits import FITS
+    from ncai.study.experiments.problems import DATASETS
+
+    if method not in ("mfvi", "ncai") or source not in DATASETS:
         return None
-    of_mfvi, (noise, hz, inputs, targets) = _CHOSEN[source]
-    if method == "mfvi":
-        return {"noise_variance": of_mfvi}
-    return {
-        "noise_variance": noise,
-        "inference__hz_tolerance": hz,
-        "inference__input_tolerance": inputs,
-        "inference__target_tolerance": targets,
-    }
+    cell = FITS.select_cell(SCALES["paper"], source, method)
+    row = Store(_STUDY).load_row(cell)
+    if row is None:
+        return None
+    chosen = zip(_SETTINGS, row["chosen"], strict=True)
+    return {name: value for name, value in chosen if value is not None}

@@ -1,4 +1,4 @@
-"""Fit our estimators split after split: the other side of `run.py`, as the peers are.
+"""Fit our estimators split after split, as a worker process of `run.py`.
 
 Reads a task (see `peers/protocol.py`, whose lines it prints too) that also has the
 arguments of the estimator as "given" and the points to choose from as "grid".
@@ -19,7 +19,7 @@ from ncai.estimators.conformal import ConformalRegressor
 
 
 def main(path: str) -> None:
-    """Work off the task."""
+    """Run the task."""
     warnings.simplefilter("ignore")
     with open(path) as file:
         task = json.load(file)
@@ -77,7 +77,7 @@ def _fit(arrays: dict[str, np.ndarray], settings: dict, seed: int) -> BNNLVRegre
 def _guarded(
     arrays: dict[str, np.ndarray], settings: dict, seed: int
 ) -> ConformalRegressor:
-    """Intervals corrected by the validation part, or by rows that are kept apart."""
+    """Correct intervals with the validation part, or else with held-out rows."""
     model = estimator_of(settings, random_state=seed)
     rows = arrays["train_inputs"], arrays["train_targets"]
     if "valid_inputs" not in arrays:
@@ -87,7 +87,7 @@ def _guarded(
 
 
 def _validation_nll(arrays: dict[str, np.ndarray], given: dict, point: dict) -> float:
-    """Of the best restart, on rows that it was not trained on."""
+    """Return the NLL of the best restart on rows that it was not trained on."""
     model = _fit(arrays, given | point, 0)
     return -float(np.nanmax(model.restart_scores_))
 

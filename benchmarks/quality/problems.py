@@ -1,4 +1,4 @@
-"""The sets and splits of the judge: the same rows for every method.
+"""The data sets and splits of the benchmark, which are the same for every method.
 
 Real sets: split s shuffles the n rows by `numpy.random.default_rng(s).permutation(n)`;
 the first round(0.9 n) are for training, the others for the test, s = 0 to 19.
@@ -9,7 +9,7 @@ Where y sits on a lattice, NAME_dequantised is the same set with the same splits
 u ~ uniform(-step/2, step/2) was added to y of all rows, one draw by `default_rng(2026)`
 for all methods and splits: methods are trained and scored on that.
 
-Choices between methods of ours are made on NAME_inner, which knows no test row of NAME:
+We choose among our own methods on NAME_inner, which contains no test row of NAME:
 the training part of split s is itself split in the same way, by `default_rng(1000 + s)`
 (a synthetic set is drawn anew, with seed 100 + s).
 """
@@ -45,7 +45,7 @@ class Problem:
     oracle: float | None = None
 
     def save(self, path: Path) -> None:
-        """As a file that every worker can read."""
+        """Write the rows to a file that every worker can read."""
         parts = {"train": self.train, "test": self.test}
         if self.valid is not None:
             parts["valid"] = self.valid
@@ -60,7 +60,7 @@ def source_of(name: str) -> str:
 
 
 def split_rows(number: int, split: int) -> tuple[Array, Array]:
-    """Which rows train and which test."""
+    """Return the training rows and the test rows."""
     order = np.random.default_rng(split).permutation(number)
     cut = round(0.9 * number)
     return order[:cut], order[cut:]
@@ -98,7 +98,7 @@ def load_problem(name: str, split: int) -> Problem:
 
 
 def chosen(asked: str, groups: dict[str, tuple[str, ...]], what: str) -> list[str]:
-    """Names from a list with commas; the name of a group stands for its members."""
+    """Parse comma-separated names; the name of a group stands for its members."""
     known = list(dict.fromkeys(name for group in groups.values() for name in group))
     names: list[str] = []
     for word in (word.strip() for word in asked.split(",")):

@@ -1,4 +1,4 @@
-"""Results on disk, and from their rows to means, standard errors, and who is best."""
+"""Results on disk, and their means, standard errors and best methods."""
 
 import fcntl
 import json
@@ -51,14 +51,14 @@ class Store:
         return sorted(fresh | set(self._packed()[1]))
 
     def about(self, dataset: str, method: str) -> dict[str, Any]:
-        """How the rows came about; empty where there are none."""
+        """Return the origin of the rows; empty if there are none."""
         try:
             return json.loads(self.path(dataset, method, ".json").read_text())
         except FileNotFoundError:
             return self._packed()[1].get((dataset, method), {})
 
     def rows(self, dataset: str, method: str) -> pd.DataFrame:
-        """The rows of the method as it is now, by split."""
+        """Return the rows that the present version of the method computed, by split."""
         digest = self.about(dataset, method).get("digest", "")
         try:
             path = self.path(dataset, method, ".csv")
@@ -71,12 +71,12 @@ class Store:
         return found.loc[found["digest"].fillna("") == digest].drop(columns="digest")
 
     def tell(self, dataset: str, method: str, **values: Any) -> None:
-        """Add to what is known of how the rows came about."""
+        """Add to the recorded origin of the rows."""
         with self._locked(dataset):
             self._write_about(dataset, method, self.about(dataset, method) | values)
 
     def add(self, dataset: str, method: str, row: dict[str, Any]) -> None:
-        """One split more; takes the place of an earlier one."""
+        """Add the row of a split; it replaces an earlier row of this split."""
         with self._locked(dataset):
             about = self.about(dataset, method)
             before = self.rows(dataset, method)
@@ -87,13 +87,13 @@ class Store:
             self._write_about(dataset, method, about)
 
     def clear(self, dataset: str, method: str) -> None:
-        """Forget what there is: an empty cell hides one that is packed."""
+        """Clear a cell: an empty fresh cell hides the packed one."""
         with self._locked(dataset):
             self._write_about(dataset, method, {})
             _write_csv(self.path(dataset, method, ".csv"), NO_ROWS.assign(digest=""))
 
     def pack(self) -> int:
-        """Move the fresh cells that have rows into the pack; how many these were.
+        """Move the fresh cells that have rows into the pack; return their number.
 
         Both packed files are complete before a fresh one is removed, and one that
         another process has changed meanwhile stays for the next time.
@@ -121,7 +121,7 @@ class Store:
             return len(before)
 
     def mark(self, mark: Callable[[Key, dict], dict[str, str] | None]) -> int:
-        """Give each packed cell the mark that it is stale, or none; how many are."""
+        """Mark each packed cell as stale or not; return how many are stale."""
         with self._locked(""):
             rows, about = self._packed()
             marked = {}
@@ -174,7 +174,7 @@ class Store:
 
     @contextmanager
     def _locked(self, dataset: str):
-        """Two runs may add to the same cell; the folder's own lock leaves no file."""
+        """Lock a folder, as two runs may add to the same cell; this leaves no file."""
         (self.folder / dataset).mkdir(parents=True, exist_ok=True)
         folder = os.open(self.folder / dataset, os.O_RDONLY)
         try:
@@ -229,12 +229,12 @@ class Difference:
 
     @property
     def is_within_error(self) -> bool:
-        """Whether what is not best is no more than one standard error off."""
+        """Whether the difference is at most one standard error."""
         return self.mean <= (0.0 if math.isnan(self.error) else self.error)
 
 
 class Results:
-    """All rows there are, of the first so many splits."""
+    """All rows of the first splits."""
 
     def __init__(self, rows: pd.DataFrame, splits: int):
         self.rows = rows

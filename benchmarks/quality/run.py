@@ -1,6 +1,6 @@
-"""What `ncai bench quality` does: run what is missing, score it, write the pages.
+"""`ncai bench quality`: run missing cells, score them and write the pages.
 
-Each set and method has a process of its own, which fits split after split.
+Each set and method has its own process, which fits split after split.
 """
 
 import datetime
@@ -62,7 +62,7 @@ def run_missing(
     again: bool,
     say: Say,
 ) -> int:
-    """Run every cell that is not there; returns how many batches failed."""
+    """Run every missing cell; return how many batches failed."""
     batches = [
         batch
         for method in methods
@@ -102,7 +102,7 @@ def _missing(
     if not missing:
         return
     store.tell(dataset, method, digest=found.digest, machine=describe_machine())
-    # Tuning comes first and once; what needs none may be shared out.
+    # Tuning comes first and only once; methods without tuning can be split up.
     parts = 1 if found.tuned and "settings" not in known else jobs
     for part in np.array_split(missing, parts):
         if len(part):
@@ -135,7 +135,7 @@ def _run_batch(store: Store, batch: Batch, one_thread: bool, say: Say) -> None:
                     say(f"{about}: tuned to {said['settings']} in {took:.0f} s")
                 continue
             row = score_split(said, problems[said["split"]])
-            if one_thread:  # other fits ran beside it: the clock says nothing of it
+            if one_thread:  # other fits ran in parallel: no valid wall time
                 row["seconds"] = math.nan
             store.add(batch.dataset, batch.method, row)
             say(
@@ -146,8 +146,8 @@ def _run_batch(store: Store, batch: Batch, one_thread: bool, say: Say) -> None:
 
 
 def _lines(command: list[str], one_thread: bool) -> Iterator[dict]:
-    """What a worker says, line by line."""
-    # Fits side by side gain more than threads within one.
+    """Yield the lines that a worker prints."""
+    # Parallel fits gain more than threads within one fit.
     environment = worker_environment(**(ONE_THREAD if one_thread else {}))
     with (
         tempfile.TemporaryFile("w+") as errors,
@@ -199,7 +199,7 @@ def score_split(said: Mapping[str, Any], problem: Problem) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Request:
-    """What the command line asks for; lists are names between commas."""
+    """The parsed options of the command; lists are comma-separated names."""
 
     sets: str = "all"
     methods: str = "all"
@@ -210,7 +210,7 @@ class Request:
     judged: str = "default"
 
     def command(self) -> str:
-        """That makes the same page."""
+        """The command that makes the same page."""
         usual = Request()
         words = [
             f" --{name} {getattr(self, name)}"
@@ -221,7 +221,7 @@ class Request:
 
 
 def bench_quality(asked: Request, out: Path, say: Say) -> int:
-    """Run what is missing, then write the table of all there is; the exit code."""
+    """Run missing cells, then write the tables; return the exit code."""
     sets = chosen(asked.sets, SET_GROUPS, "--sets")
     methods = chosen(asked.methods, METHOD_GROUPS, "--methods")
     if asked.judged not in METHODS:
@@ -238,7 +238,7 @@ def bench_quality(asked: Request, out: Path, say: Say) -> int:
         path = out.parent / "leads.md"
         page = write_leads(store, asked.splits, path)
     else:
-        # The page on disk has all there is, unless a part of it is asked for by name.
+        # The page on disk shows all results, unless the user names a part of them.
         if not asked.only_table:
             asked = replace(asked, sets="all", methods="all")
             sets, methods = list(SET_GROUPS["all"]), list(METHOD_GROUPS["all"])
@@ -250,10 +250,10 @@ def bench_quality(asked: Request, out: Path, say: Say) -> int:
 
 
 def mark_stale(results: Path, reason: str, say: Say) -> None:
-    """Mark results that the present code did not compute, and write the pages anew.
+    """Mark results that the present code did not compute, and rewrite the pages.
 
-    Those of the paper's experiments (RESULTS/study) and those of this benchmark
-    (RESULTS/bench). A mark that is there keeps its date and its reason.
+    This covers the paper's experiments (RESULTS/study) and this benchmark
+    (RESULTS/bench). An existing mark keeps its date and reason.
     """
     today = datetime.date.today().isoformat()
 

@@ -1,4 +1,4 @@
-"""What the best method should reach, checked line by line."""
+"""The targets of the default method, and whether it meets them."""
 
 import math
 from dataclasses import dataclass
@@ -41,8 +41,9 @@ def check_targets(results: Results, judged: str) -> list[Line]:
         _places(results, among, "nll", NLL_SETS, True, {name: name for name in REAL}),
         _places(results, among, "nll", NLL_SETS, True, dequantised),
         _places(results, among, "crps", CRPS_SETS, False, {n: n for n in REAL}),
-        # An interval that ends at values which y can take holds them whole, so more
-        # than its level; with noise on y it is judged fairly.
+        # An interval that ends at possible values of y contains them entirely, so it
+        # covers more than its level; on dequantised sets the comparison is
+        # fair.
         *(_coverage(results, judged, name) for name in (*REAL, *DEQUANTISED)),
         _seconds(results, judged),
     ]
@@ -123,7 +124,7 @@ def _seconds(results: Results, judged: str) -> Line:
 
 @dataclass(frozen=True)
 class Published:
-    """A peer's NLL here beside the one in print."""
+    """The NLL of a peer here and the published one."""
 
     method: str
     dataset: str
@@ -134,9 +135,9 @@ class Published:
 
 
 def check_published(results: Results, table) -> list[Published]:
-    """Within two standard errors of the difference or not.
+    """Check whether both differ by at most two standard errors of the difference.
 
-    Where a paper tells no spread, ours stands for it too: the rows are the same.
+    If a paper states no spread, we use ours, because the rows are the same.
     """
     out = []
     for row in table.to_dict("records"):

@@ -105,7 +105,7 @@ def save(path, **arrays):
 
 
 def on_threads(pool, function, groups, *trees):
-    """Call for each group of chains, side by side; results are joined again."""
+    """Call the function for each group of chains in parallel, and join the results."""
     parts = pool.map(
         lambda chains: function(*jax.tree.map(lambda a: a[chains], trees)), groups
     )
@@ -125,8 +125,8 @@ def warm_up(options, target, position, pool, groups):
         warm = warm_start(target, position, options.acceptance)
         doublings = options.doublings
         if options.start:
-            # Masses are known from the earlier draws: only the step size is tuned,
-            # and short trajectories tell enough of it.
+            # The earlier draws give the masses, so only the step size is tuned, for
+            # which short trajectories are enough.
             schedule, doublings = jnp.zeros_like(schedule), TUNING_DOUBLINGS
             warm = with_masses(warm, np.load(options.start)["weights"])
         started, first = time.time(), 0
@@ -160,7 +160,7 @@ def warm_up(options, target, position, pool, groups):
             save(partial, next=start + CHUNK_DRAWS, **leaves)
         state, tuned = finish_warmup(warm, options.acceptance)
         if options.start:
-            # Long trajectories come by stiffer places than those short ones did.
+            # Long trajectories reach stiffer regions than the short ones did.
             tuned = tuned._replace(step_size=LONG_STEP_FACTOR * tuned.step_size)
         save(
             path,
@@ -201,7 +201,7 @@ def main() -> None:
     options.folder.mkdir(parents=True, exist_ok=True)
     _, target, position = make_target(options)
     pool = ThreadPoolExecutor(options.threads)
-    groups = np.arange(options.chains)[:, None]  # one chain each: none waits for others
+    groups = np.arange(options.chains)[:, None]  # one chain each, so that none waits
     kept = warm_up(options, target, position, pool, groups)
     tuned = Tuned(jnp.asarray(kept["step_size"]), jnp.asarray(kept["inverse_mass"]))
     inputs, nodes = check_points(target)

@@ -1,16 +1,16 @@
-"""Where the default's gap to the truth lies: in which rows, and is it for want of rows?
+"""Where the gap of the default to the truth arises, and whether more rows close it.
 
     python -m benchmarks.references.where_is_the_gap
     python -m benchmarks.references.where_is_the_gap --sets heavy_tail,yuan --draws 3
 
 The fits are those of `ncai bench quality` (draws 0 to 4, the paper's sample sizes), and
 the same with ten times the training rows. All are scored on the same 5,000 fresh rows
-of the truth, far more than the benchmark's, so that rare ones are met. Rows are told
-apart by how far out y is: by the probability, under the truth at their x, of a y that
-is less likely than theirs.
+of the truth, far more than the benchmark's, so that rare ones occur. Rows are grouped
+by how far y lies in the tails: by the probability, under the truth at their x, of a y
+with a lower density.
 
-Writes results/bench/gap.csv after each fit and prints the table; the same command goes
-on where it was stopped.
+Writes build/gap.csv after each fit and prints the table, which docs/measured/quality.md
+shows; the same command goes on where it was stopped.
 """
 
 import argparse
@@ -26,8 +26,8 @@ from ncai.datasets import make_dataset
 from ncai.runtime.atomic_write import replacing
 
 FRESH_ROWS, FRESH_SEED = 5000, 10_000  # no seed of the benchmark
-REPEATS = 200  # draws of the truth at each x, to tell how far out its y is
-# How far out, up to which probability; the last holds the middle of the density.
+REPEATS = 200  # draws of the truth at each x, to rank its y
+# Upper ends of the probability bands; the last is the middle of the density.
 BANDS = {"outermost 1 %": 0.01, "next 4 %": 0.05, "next 15 %": 0.2, "inner 80 %": 1.0}
 TIMES = (1, 10)  # the paper's number of training rows
 
@@ -52,7 +52,7 @@ def fresh_rows(name: str) -> pd.DataFrame:
 
 
 def gap(name: str, draw: int, times: int, fresh: pd.DataFrame) -> dict:
-    """One fit: nats short of the truth, and the part of it that each band makes up."""
+    """Return the gap of one fit to the truth in nats, and the part of each band."""
     size = len(make_dataset(name, draw).train.targets)
     data = make_dataset(name, draw, num_train=times * size)
     model = BNNLVRegressor(random_state=draw).fit(
@@ -94,7 +94,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="Where the default's gap lies.")
     parser.add_argument("--sets", default="heavy_tail", help="names, with commas")
     parser.add_argument("--draws", type=int, default=SPLITS["heavy_tail"])
-    parser.add_argument("--out", type=Path, default=Path("results/bench"))
+    parser.add_argument("--out", type=Path, default=Path("build"))
     asked = parser.parse_args()
     try:
         names = chosen(asked.sets, {"synthetic": SYNTHETIC}, "set")

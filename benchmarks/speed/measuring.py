@@ -1,4 +1,4 @@
-"""What measurements share: times taken in turn, worker processes, and the machine."""
+"""Shared code of measurements: timing in turn, worker processes, the machine."""
 
 import datetime
 import json
@@ -20,7 +20,7 @@ from ncai.datasets import make_dataset
 
 PEERS = Path(__file__).parent / "peers"
 CLONE = Path(__file__).parents[2]
-# Looked for in this order: named by the user, made by `make peers`, our own.
+# Searched in this order: the user's choice, that of `make peers`, our own.
 PEERS_PYTHON = (
     os.environ.get("NCAI_PEERS_PYTHON", ""),
     str(CLONE / ".venv-peers/bin/python"),
@@ -32,7 +32,7 @@ PACKAGES = ("ncai", "jax", "jaxlib", "numpy", "scipy", "scikit-learn")
 def seconds_in_turn(
     functions: Mapping[str, Callable[[], object]], repeats: int = 5
 ) -> dict[str, list[float]]:
-    """Seconds of each call: all once, then all again; the first round is dropped."""
+    """Time the calls in turn, round by round; the first round is discarded."""
     seconds: dict[str, list[float]] = {name: [] for name in functions}
     for round_number in range(repeats + 1):
         for name, function in functions.items():
@@ -77,7 +77,7 @@ def run_worker(command: Sequence[str], task: dict) -> dict:
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "task.json"
         path.write_text(json.dumps(task))
-        # Each call is a first call: no program from an earlier one.
+        # No compilation cache, so that every call compiles like a first call.
         environment = worker_environment(NCAI_CACHE_DIR="off")
         environment.pop("JAX_COMPILATION_CACHE_DIR", None)
         done = subprocess.run(

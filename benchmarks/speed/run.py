@@ -1,4 +1,4 @@
-"""All benchmarks of speed from one call: printed as they come, then JSON and a page."""
+"""Run all speed benchmarks: print results as they come, then write JSON and a page."""
 
 import json
 from collections.abc import Callable
@@ -41,9 +41,9 @@ def run_bench(
     say: Callable[[str], None],
     only: tuple[str, ...] = (),
 ) -> dict:
-    """Quick: our own step costs. Full: all parts.
+    """Measure our own step costs or, with `full`, all parts.
 
-    `only` these parts go into a file that may have the others already.
+    `only` measures these parts and adds them to a file that may contain the others.
     """
     for name in only:
         if name not in ALL:

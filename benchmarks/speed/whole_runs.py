@@ -1,4 +1,4 @@
-"""What whole fits, predictions, commands and studies take.
+"""The time of whole fits, predictions, commands and studies.
 
 `time_to_quality` asks how soon a fit is as good as the paper's 30,000 steps of NCAI.
 Both sides are ours: NCAI with the paper's settings and network, and "marginal" with two
@@ -36,7 +36,7 @@ from ncai.model.networks import MLP, FlatNetwork
 from ncai.study.engine import SCALES, Cell, Scale
 from ncai.study.engine.run import run_study
 from ncai.study.engine.store import Store
-from ncai.study.experiments.benchmark import BENCHMARK
+from ncai.study.experiments.fits import FITS
 from ncai.types import Data, TrainingRows
 
 PAPER_STEPS = 30_000
@@ -145,7 +145,7 @@ def prediction_rates(
     kinds=tuple(KINDS),
     large=(("mean and std", 1_000_000),),
 ) -> list[dict]:
-    """One entry a kind, each in a process of its own so that memory can be told."""
+    """Return an entry for each kind, each in its own process to measure its memory."""
     context = multiprocessing.get_context("spawn")
     out = []
     for kind, rows in [*((kind, num_rows) for kind in kinds), *large]:
@@ -183,7 +183,7 @@ def _measure(kind: str, num_rows: int) -> dict:
 
 
 def _peak_megabytes() -> float | None:
-    """Of this program alone: getrusage would tell the peak of the parent too."""
+    """Return the peak of this program alone; getrusage would include the parent's."""
     try:
         for line in Path("/proc/self/status").read_text().splitlines():
             if line.startswith("VmHWM"):
@@ -194,7 +194,7 @@ def _peak_megabytes() -> float | None:
 
 
 def fit_overhead(say: Callable[[str], None], repeats: int = 3) -> list[dict]:
-    """Seconds of the command less those of its training; the first call compiles."""
+    """Return the seconds of the command minus those of its training."""
     rng = np.random.default_rng(0)
     x = rng.uniform(-2, 2, size=TABLE_ROWS)
     y = x + (1 + x**2) * rng.normal(size=TABLE_ROWS)
@@ -234,17 +234,17 @@ def _training_seconds(path: Path) -> float:
 
 @dataclass(frozen=True)
 class SomeCells:
-    """Report cells of one set, as the benchmark has them."""
+    """Fits of one set, as the benchmark has them."""
 
     splits: tuple[int, ...]
-    name: str = "benchmark"
-    title: str = "A sample of the benchmark"
+    name: str = "fits"
+    title: str = "A sample of the benchmark's fits"
 
     def cells(self, scale: Scale, store: Store) -> list[Cell]:
         """The same number of each method."""
         del store
         return [
-            BENCHMARK._cell(
+            FITS._cell(
                 scale, DATASET, method, split, phase="report", point=POINTS[method]
             )
             for split in self.splits
@@ -253,7 +253,7 @@ class SomeCells:
 
     def run(self, cell: Cell):
         """As the benchmark does."""
-        return BENCHMARK.run(cell)
+        return FITS.run(cell)
 
 
 def study_rates(say: Callable[[str], None], splits: tuple[int, ...] = (1, 2, 3)):
@@ -262,7 +262,7 @@ def study_rates(say: Callable[[str], None], splits: tuple[int, ...] = (1, 2, 3))
     for jobs in (1, 2):
         with tempfile.TemporaryDirectory() as folder:
             store = Store(Path(folder))
-            # Kept programs make the second round start warm, as a long study is.
+            # Cached programs make the second round as fast as a long study.
             run_study(SomeCells((4,)), SCALES["paper"], store, jobs)
             started = time.perf_counter()
             study = SomeCells(splits)

@@ -1,4 +1,4 @@
-"""What all peers share: read a task, tune, fit split after split, print scores.
+"""The code that all peers share: read a task, tune, fit each split, print scores.
 
 A task is a file of JSON: {"files": {split: npz}, "settings": null or a dictionary}. An
 npz holds train_inputs, train_targets, test_inputs, test_targets, and may hold
@@ -11,7 +11,8 @@ A peer is a `fit(train, settings, seed, valid) -> predict` on standardised rows,
 
 Settings are tuned once a set, on the first file of the task (the first split): each
 point of the peer's grid is fitted to 80 % of its training rows and scored by NLL on the
-others, or on the validation rows where the set has them. Test rows take no part.
+others, or on the validation rows where the set has them. Test rows are not used for
+tuning.
 
 It needs numpy and scipy only.
 """
@@ -201,7 +202,7 @@ class Peer(NamedTuple):
 
 
 def run_peer(peers: dict[str, Peer]):
-    """Let the peer that the command line names work off the task that it names."""
+    """Run the task with the peer; the command line names both."""
     warnings.simplefilter("ignore")
     name, path = sys.argv[1:]
     fit, grid, packages, tune = peers[name]
