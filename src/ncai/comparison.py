@@ -1,4 +1,4 @@
-"""What models are compared with: simple baselines, and peers behind one interface."""
+"""Baselines and peers that models are compared with, behind one interface."""
 
 import warnings
 from collections.abc import Callable
@@ -25,7 +25,7 @@ _FEWEST_FOR_EARLY_STOP = 200
 
 @dataclass(frozen=True)
 class MarginalPredictions:
-    """One density for all rows, whatever their inputs: a mixture of Gaussians."""
+    """The same mixture of Gaussians as predictive density for all rows."""
 
     means: np.ndarray
     stds: np.ndarray
@@ -96,8 +96,8 @@ class MarginalDensity:
         if num_rows > MOST_KERNELS:
             y = np.quantile(y, (np.arange(MOST_KERNELS) + 0.5) / MOST_KERNELS)
         width = 0.9 * narrow * num_rows**-0.2
-        # A wide kernel with the weight of half a row allows for a value unlike all
-        # before; without it one such row would score minus infinity.
+        # A wide kernel with the weight of half a row allows for values far from all
+        # training rows; without it one such row would score minus infinity.
         wide = 0.5 / (num_rows + 0.5)
         self.means_ = np.append(y, y.mean())
         self.stds_ = np.append(np.full(len(y), width), 3 * (spread or 1.0))
@@ -110,7 +110,7 @@ class MarginalDensity:
 
 
 class ConstantNoiseLinear:
-    """Bayesian linear regression with noise of one width."""
+    """Bayesian linear regression with noise of constant width."""
 
     name = "Linear, constant noise"
 
@@ -125,16 +125,16 @@ class ConstantNoiseLinear:
         return self
 
     def predict(self, inputs: np.ndarray) -> Predictions:
-        """Gaussians, a little wider far from the data."""
+        """Predict Gaussians, which are slightly wider far from the data."""
         mean, std = self.model_.predict(inputs, return_std=True)
         return GaussianPredictions(mean, np.maximum(std, 1e-12))
 
 
 class ConstantNoiseNetwork:
-    """A plain network of the same hidden layers, with noise of one width.
+    """A plain network with the same hidden layers and noise of constant width.
 
-    The width is that of cross-validation errors. Errors on training rows are smaller,
-    and would make the baseline overconfident.
+    Cross-validation errors determine the width. Errors on training rows are smaller and
+    would make the baseline overconfident.
     """
 
     name = "Network, constant noise"
@@ -144,7 +144,7 @@ class ConstantNoiseNetwork:
         self.seed = seed
 
     def fit(self, inputs: np.ndarray, targets: np.ndarray) -> "ConstantNoiseNetwork":
-        """Train by least squares; errors by cross-validation."""
+        """Train by least squares; estimate the noise by cross-validation."""
         from sklearn.compose import TransformedTargetRegressor
         from sklearn.exceptions import ConvergenceWarning
         from sklearn.model_selection import KFold, cross_val_predict
@@ -173,12 +173,12 @@ class ConstantNoiseNetwork:
         return self
 
     def predict(self, inputs: np.ndarray) -> Predictions:
-        """Gaussians of one width."""
+        """Predict Gaussians of constant width."""
         return GaussianPredictions(self.model_.predict(inputs), self.noise_std_)
 
 
 def default_baselines(hidden: tuple[int, ...], seed: int) -> list:
-    """The three baselines that `ncai fit` compares with."""
+    """Return the three baselines that `ncai fit` compares with."""
     return [
         ConstantNoiseLinear(),
         ConstantNoiseNetwork(hidden, seed),
@@ -237,7 +237,7 @@ class NGBoostPeer:
             random_state=self.seed,
             verbose=False,
         )
-        with redirect_stdout(StringIO()):  # it prints, whatever `verbose` says
+        with redirect_stdout(StringIO()):  # it prints even with verbose=False
             self.model_.fit(
                 inputs[train], targets[train], X_val=inputs[held], Y_val=targets[held]
             )
@@ -268,7 +268,7 @@ class CatBoostPeer:
         from catboost import CatBoostRegressor  # pyright: ignore
 
         train, held = held_out_rows(len(inputs), self.seed)
-        # Its loss has an absolute floor for the variance, so y goes in standardised.
+        # Its loss has an absolute floor for the variance, so we standardise y.
         self.shift_, self.scale_ = targets.mean(), targets.std() or 1.0
         scaled = (targets - self.shift_) / self.scale_
         self.model_ = CatBoostRegressor(
@@ -329,20 +329,20 @@ PEERS = (NGBoostPeer, CatBoostPeer, QuantileForestPeer)
 
 
 def installed_peers(seed: int = 0) -> tuple[list[Peer], list[str]]:
-    """Peers to use, and the names of those whose package is missing."""
+    """Return the installed peers, and the names of those whose package is missing."""
     found = [peer for peer in PEERS if find_spec(peer.package) is not None]
     missing = [peer.name for peer in PEERS if peer not in found]
     return [peer(seed) for peer in found], missing
 
 
 def missing_sentence(names: list[str]) -> str:
-    """How to get the peers that are missing."""
+    """Say how to install the missing peers."""
     are = "are" if len(names) > 1 else "is"
     return f"{', '.join(names)} {are} not installed: pip install 'ncai[compare]'."
 
 
 def held_out_rows(num_rows: int, seed: int, share: float = 0.1):
-    """Numbers of the rows to train on, and of those that end the training early."""
+    """Return the row numbers to train on and those for early stopping."""
     order = np.random.default_rng(seed).permutation(num_rows)
     num_held = max(1, round(share * num_rows))
     return order[num_held:], order[:num_held]

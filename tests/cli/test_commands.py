@@ -273,6 +273,7 @@ def test_compare_writes_table_figure_and_scores(folder, tmp_path, monkeypatch):
     assert (tmp_path / "c.png").read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.usefixtures("few_draws")
 def test_compare_fits_our_own_methods(folder, tmp_path):
     result = run(
         *("compare", folder / "houses.csv", "--target", "price", "--folds", 2),

@@ -50,11 +50,17 @@ def test_predict_adds_what_is_asked_for(trained, tmp_path):
     found = predictions(gzip.decompress((tmp_path / "p.csv.gz").read_bytes()).decode())
     assert list(found.columns) == [
         *("mean", "std", "lower_90", "upper_90"),
-        *("q05", "q50", "q97.5", "aleatoric", "epistemic"),
+        *("q05", "q50", "q97.5", "total", "aleatoric", "epistemic"),
+        *("split_error", "unstable"),
     ]
     np.testing.assert_allclose(found["q05"], found["lower_90"], rtol=1e-5)
-    total = np.hypot(found["aleatoric"], found["epistemic"])
-    np.testing.assert_allclose(total, found["std"], rtol=0.05)
+    added = found["aleatoric"] + found["epistemic"]
+    np.testing.assert_allclose(added, found["total"], rtol=1e-4)
+    # The same numbers as in Python.
+    model = TableModel.load(folder / "m.ncai")
+    parts = model.predict_dist(pd.read_csv(folder / "data.csv")).decompose()
+    np.testing.assert_allclose(found["epistemic"], parts.epistemic, rtol=1e-4)
+    assert found["unstable"].tolist() == parts.unstable.tolist()
 
 
 def test_fine_levels_have_columns_of_their_own(trained):

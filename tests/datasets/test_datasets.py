@@ -553,6 +553,7 @@ def test_the_subsample_of_the_paper(name, rows):
 
 
 @real_data
+@pytest.mark.usefixtures("well_compiled")
 def test_energy_is_learned_and_covered():
     table = pd.read_csv(Path(FOLDER) / "energy.csv")
     order = np.random.default_rng(0).permutation(len(table))

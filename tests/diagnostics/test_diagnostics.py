@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy import integrate, stats
 
+from helpers import one_input, three_inputs
 from ncai import MFVI, BNNLVRegressor
 from ncai.comparison import (
     PEERS,
@@ -36,12 +37,11 @@ from ncai.diagnostics.evaluation import (
     row_scores,
     wilson_interval,
 )
-from ncai.diagnostics.latent_diagnosis import with_enough_digits
+from ncai.diagnostics.latent_diagnosis import SMALLEST_EFFECT, with_enough_digits
 from ncai.diagnostics.latents import diagnose_latents
 from ncai.diagnostics.permutation_importance import Importance, permutation_importance
 from ncai.predictive.simple import GaussianPredictions, QuantilePredictions
 from ncai.report.sections.noise import importance_rows
-from small_fits import one_input, three_inputs
 
 NUM_ROWS = 300
 
@@ -118,6 +118,26 @@ def test_latents_that_copy_the_inputs_fail_the_first_assumption_only(inputs):
     assert found.mi_x_sample < found.mi_x_mean
     assert found.pc_x == pytest.approx(1)
     assert found.independence_verdict.startswith("z depends on x: MI ")
+
+
+def test_dependence_too_weak_to_change_predictions_is_no_alarm():
+    """A correlation of 0.2 has 0.02 nats, which 2,000 rows detect."""
+    rng = rng_of(7)
+    x = rng.normal(size=(2000, 1))
+    means = 0.2 * x + 0.96**0.5 * rng.normal(size=(2000, 1))
+    found = diagnose(x, means, stds=0.1)
+    assert found.detects_inputs
+    assert not found.depends_on_inputs
+    assert not found.hints_at_dependence
+    assert f"{SMALLEST_EFFECT:g} nats" in found.independence_verdict
+    strong = 0.5 * x + 0.75**0.5 * rng.normal(size=(2000, 1))
+    assert diagnose(x, strong, stds=0.1).depends_on_inputs
+
+
+def test_the_smallest_effect_is_a_correlation_of_nearly_a_third():
+    """I(x; z) = -log(1 - r^2) / 2 for Gaussians."""
+    correlation = np.sqrt(1 - np.exp(-2 * SMALLEST_EFFECT))
+    assert correlation == pytest.approx(0.31, abs=0.005)
 
 
 def test_dependence_without_correlation_is_seen(inputs):
@@ -241,7 +261,8 @@ def test_references_and_p_values_agree(inputs, level, num_permutations):
             inputs[:40], means, level=level, num_permutations=num_permutations
         )
         above = found.mi_x_mean > found.mi_reference
-        assert above == found.depends_on_inputs
+        assert above == found.detects_inputs
+        assert found.depends_on_inputs == (above and found.mi_x_mean >= SMALLEST_EFFECT)
         assert (found.hz_p_value >= 1 - level) == found.means_are_gaussian
 
 
@@ -257,7 +278,7 @@ def test_the_level_is_kept_under_noise():
             level=0.9,
             seed=seed,
         )
-        hits += found.depends_on_inputs
+        hits += found.detects_inputs
     assert hits <= 15
 
 

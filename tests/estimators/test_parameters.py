@@ -11,6 +11,7 @@ from sklearn.base import clone
 from sklearn.exceptions import NotFittedError
 from sklearn.model_selection import GridSearchCV
 
+from helpers import data, fitted, tiny, tiny_plain
 from ncai import (
     HMC,
     IWAE,
@@ -27,7 +28,6 @@ from ncai import (
 from ncai.estimators._parameters import METHOD_SETTINGS, NETWORK_SETTINGS, REMOVED
 from ncai.inference.registry import METHODS
 from ncai.training import step as restart_groups
-from small_fits import data, fitted, tiny, tiny_plain
 
 CLASSES = {
     cls.__name__: cls

@@ -12,11 +12,10 @@ import pytest
 from safetensors import safe_open
 from safetensors.numpy import save_file
 
-from helpers import old_file
+from helpers import data, fitted, fitted_plain, old_file, tiny, tiny_plain
 from ncai import MLP, NCAI, BNNLVRegressor, BNNRegressor, HMCMarginal, ModelFileError
 from ncai.estimators import persistence as files
 from ncai.runtime.atomic_write import check_writable
-from small_fits import data, fitted, fitted_plain, tiny, tiny_plain
 
 
 @pytest.fixture

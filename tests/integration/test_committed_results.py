@@ -10,6 +10,7 @@ from benchmarks.quality import methods, report
 from benchmarks.quality.problems import REAL, SET_GROUPS
 from benchmarks.quality.report import write_leads
 from benchmarks.quality.results import Results, Store
+from helpers import regressor
 from ncai import make_dataset
 from ncai.stats.henze_zirkler import henze_zirkler_test
 from ncai.study.engine import SCALES
@@ -17,7 +18,6 @@ from ncai.study.engine.digest import digest_of_study
 from ncai.study.engine.store import Store as StudyStore
 from ncai.study.output.report import page_of_tables
 from ncai.study.registry import STUDIES
-from small_fits import regressor
 
 ROOT = Path(__file__).parents[2]
 BENCH = ROOT / "results" / "bench"
@@ -58,6 +58,7 @@ def results(store):
     return Results.load(store, SET_GROUPS["all"], names, SPLITS)
 
 
+@pytest.mark.usefixtures("any_types")
 def test_results_of_other_code_than_the_present_are_marked_as_stale(store, study):
     """A mark is wrong on what the present code computed, and missing on all else."""
     found = {}
@@ -68,7 +69,7 @@ def test_results_of_other_code_than_the_present_are_marked_as_stale(store, study
     for (name, cell), record in study.packed().items():
         today = digest_of_study(STUDIES[name]) if name in STUDIES else None
         found[f"{name} {cell}"] = record["digest"] == today, record.get("stale")
-    assert len(found) > 800
+    assert len(found) > 300
     unmarked = [name for name, (same, mark) in found.items() if not same and not mark]
     assert not unmarked, f"{len(unmarked)} results, such as {unmarked[0]}: {HOW}"
     marks = [mark for same, mark in found.values() if mark and not same]
@@ -150,7 +151,7 @@ def test_gaps_of_the_papers_methods_are_those_of_the_page(results):
 LATENT_VARIANCE = {"heavy_tail": 0.01, "depeweg": 1.0}
 
 
-def scores(name, inference, seed, max_steps):
+def scores(name, inference, seed, max_steps, n_restarts=10):
     data = make_dataset(name, seed=seed)
     model = regressor(
         inference,
@@ -160,6 +161,7 @@ def scores(name, inference, seed, max_steps):
         noise_variance=0.1,
         input_tolerance=0.1,
         max_steps=max_steps,
+        n_restarts=n_restarts,
         random_state=seed,
     )
     model.fit(
@@ -172,9 +174,10 @@ def scores(name, inference, seed, max_steps):
     return log_likelihood, henze_zirkler_test(model.latent_posterior_.mean).statistic
 
 
+@pytest.mark.usefixtures("well_compiled")
 def test_ncai_beats_mfvi_once():
-    mfvi, hz_mfvi = scores("heavy_tail", "mfvi", 0, 8_000)
-    ncai, hz_ncai = scores("heavy_tail", "ncai", 0, 8_000)
+    mfvi, hz_mfvi = scores("heavy_tail", "mfvi", 0, 6_000, 4)
+    ncai, hz_ncai = scores("heavy_tail", "ncai", 0, 6_000, 4)
     assert ncai > mfvi
     assert hz_ncai < 0.2 * hz_mfvi
 

@@ -3,9 +3,11 @@
 import ast
 import contextlib
 import importlib.util
+import pkgutil
 import re
 import shlex
 import warnings
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +29,7 @@ ALL_PAGES = sorted(page.relative_to(DOCS).as_posix() for page in DOCS.rglob("*.m
 PAGES = [name for name in ALL_PAGES if BLOCK.search((DOCS / name).read_text())]
 NEED_REAL_DATA = ("learn/tutorial.md", "paper/datasets.md")
 SHELL_BLOCK = re.compile(r"^```(?:sh|bash|console)?\n(.*?)^```$", re.S | re.M)
-MOST_FILES = 22
+MOST_FILES = 23
 
 
 # ----- Code ---------------------------------------------------------------------------
@@ -45,9 +47,24 @@ def run_page(name: str) -> int:
     return len(found)
 
 
+@pytest.fixture
+def quick_fits(short_fits, monkeypatch):
+    """Shorter still: narrow networks; the target and the noise as they are learned."""
+    for method in METHODS.values():
+        usual = method.presets["default"]
+        narrow = replace(usual.network, hidden=(8,) * len(usual.network.hidden))
+        quick = replace(
+            usual,
+            network=narrow,
+            target_transform="none",
+            method={**usual.method, "recalibrate_noise": False},
+        )
+        monkeypatch.setitem(method.presets, "default", quick)
+
+
 @pytest.mark.filterwarnings("ignore")  # short fits warn, and so do optional packages
 @pytest.mark.parametrize("name", [name for name in PAGES if name not in NEED_REAL_DATA])
-def test_the_code_of_a_page_runs(name, short_fits, tmp_path, monkeypatch):
+def test_the_code_of_a_page_runs(name, quick_fits, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MPLBACKEND", "Agg")
     monkeypatch.setenv("NCAI_THREADS", "1")  # a page may set it; put it back after
@@ -57,7 +74,7 @@ def test_the_code_of_a_page_runs(name, short_fits, tmp_path, monkeypatch):
 @real_data
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("name", NEED_REAL_DATA)
-def test_the_code_on_real_data_runs(name, short_fits, tmp_path, monkeypatch):
+def test_the_code_on_real_data_runs(name, quick_fits, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("MPLBACKEND", "Agg")
     assert run_page(name) >= 1
@@ -254,6 +271,90 @@ def test_a_wrong_place_is_seen():
     ]
 
 
+# ----- Is it the paper? ---------------------------------------------------------------
+
+STATUSES = ("right", "deviates", "missing")
+
+
+def parts_of_the_paper(page: str) -> list[list[str]]:
+    """The rows of the page's tables: number, part, places, status and tests."""
+    rows = re.findall(r"^\| (\d+ \|.*) \|$", page, re.M)
+    return [row.split(" | ") for row in rows]
+
+
+def names_of_tests() -> set[str]:
+    files = (ROOT / "tests").rglob("test_*.py")
+    return {
+        name
+        for file in files
+        for name in re.findall(r"^def (test_\w+)", file.read_text(), re.M)
+    }
+
+
+def is_there(code: str, tests: set[str]) -> bool:
+    """Whether a `module:Name`, a file or a test of this name exists."""
+    if ":" not in code:
+        return code in tests or (ROOT / code).is_file()
+    try:
+        pkgutil.resolve_name(code)
+    except (ImportError, AttributeError):
+        return False
+    return True
+
+
+def wrong_parts(page: str) -> list[str]:
+    """Rows of a page without a place, a known status or a test, and wrong names."""
+    wrong, tests = [], names_of_tests()
+    for number, _, places, status, checks in parts_of_the_paper(page):
+        word, _, reason = status.partition(": ")
+        named = re.findall(r"`([^`]+)`", places)
+        if not named and word != "missing":
+            wrong.append(f"{number} has no place")
+        if word.partition(" ")[0] not in STATUSES or (
+            word == "deviates" and not reason
+        ):
+            wrong.append(f"{number} has the status {status}")
+        checked = re.findall(r"`([^`]+)`", checks)
+        if not checked and checks != "no test":
+            wrong.append(f"{number} is checked by {checks}")
+        wrong += [code for code in named + checked if not is_there(code, tests)]
+    return wrong
+
+
+def test_parts_of_the_paper_are_where_the_audit_says():
+    page = (DOCS / "paper" / "is_it_the_paper.md").read_text()
+    assert not wrong_parts(page)
+
+
+def test_the_audit_counts_its_rows():
+    page = (DOCS / "paper" / "is_it_the_paper.md").read_text()
+    rows = parts_of_the_paper(page)
+    assert [int(row[0]) for row in rows] == list(range(1, len(rows) + 1))
+    counts = [sum(row[3].startswith(word) for row in rows) for word in STATUSES]
+    told = "Of {} parts, {} are right, {} deviate and {} are missing"
+    said = " ".join(page.split())
+    assert told.format(len(rows), *counts) in said
+    untested = sum(row[4] == "no test" for row in rows)
+    assert f"For {untested} parts it says *no test*" in said
+
+
+def test_a_wrong_part_is_seen():
+    page = (
+        "| 1 | x | `ncai.model.bnn_lv:Model` | right | `test_no_such_test` |\n"
+        "| 2 | x | `ncai.model.bnn_lv:Nothing` | deviates: Why. | no test |\n"
+        "| 3 | x |  | right | no test |\n"
+        "| 4 | x | `ncai.nowhere:Model` | deviates | |\n"
+    )
+    assert wrong_parts(page.replace("| |", "|  |")) == [
+        "test_no_such_test",
+        "ncai.model.bnn_lv:Nothing",
+        "3 has no place",
+        "4 has the status deviates",
+        "4 is checked by ",
+        "ncai.nowhere:Model",
+    ]
+
+
 # ----- The site -----------------------------------------------------------------------
 
 
@@ -300,7 +401,7 @@ def test_the_site_is_built_without_a_warning(tmp_path):
 README = ROOT / "README.md"
 
 
-@pytest.mark.usefixtures("short_fits")
+@pytest.mark.usefixtures("quick_fits")
 def test_the_code_of_the_readme_runs(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     blocks = re.findall(r"```(python)?\n(.*?)```", README.read_text(), re.S)

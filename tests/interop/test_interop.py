@@ -195,6 +195,8 @@ def fitted_skpro():
     X = pd.DataFrame({"x": rng.uniform(-1, 1, 40)}, index=range(100, 140))
     y = pd.DataFrame({"load": 3 * X["x"] + rng.normal(0, 0.2, 40)})
     settings = NCAIProbaRegressor.get_test_params()[0]
+    # Samples draw z anew; the density averages over these, so there must be many.
+    settings["estimator"].set_params(inference__n_latent_draws=512)
     return NCAIProbaRegressor(**settings).fit(X, y), X, y
 
 

@@ -10,11 +10,11 @@ import matplotlib.pyplot as plt
 import numpy as np
 import pytest
 
+from helpers import one_input, three_inputs
 from ncai import plot
 from ncai.datasets import make_dataset
 from ncai.inference.latents import LatentPosterior
 from ncai.types import Rows
-from small_fits import one_input, three_inputs
 
 
 @pytest.fixture(autouse=True)
@@ -165,9 +165,9 @@ def test_decomposition_over_x_and_row_by_row():
     model, X, _ = one_input()
     ax = plot.decomposition(model, X, grid=7, unit="s")
     total, aleatoric, epistemic = (line.get_ydata() for line in ax.lines)
-    np.testing.assert_allclose(total, np.hypot(aleatoric, epistemic), rtol=1e-5)
-    assert ax.get_ylabel() == "standard deviation of y (s)"
-    parts = model.decompose_uncertainty(X)
+    np.testing.assert_allclose(total, aleatoric + epistemic, rtol=1e-5)
+    assert ax.get_ylabel() == "CRPS uncertainty of y (s)"
+    parts = model.decompose_uncertainty(X, "variance")
     drawn = plot.decomposition(parts, X).lines[1].get_ydata()
     np.testing.assert_allclose(drawn, np.sqrt(parts.aleatoric))  # x is sorted
     with pytest.raises(ValueError, match="59 rows and the decomposition 60"):
@@ -175,7 +175,7 @@ def test_decomposition_over_x_and_row_by_row():
     model, X, _ = three_inputs()
     points = plot.decomposition(model, X).lines[0].get_xydata()
     parts = model.decompose_uncertainty(X)
-    np.testing.assert_allclose(points[:, 1], np.sqrt(parts.epistemic))
+    np.testing.assert_allclose(points[:, 1], parts.epistemic)
 
 
 def test_latent_by_name_and_training_by_term():

@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from helpers import one_input, rival, three_inputs
 from ncai.report import ReportInputs, write_report
-from small_fits import one_input, rival, three_inputs
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 pytestmark = pytest.mark.skipif(

@@ -13,6 +13,7 @@ import pytest
 from markupsafe import Markup
 from sklearn.base import clone
 
+from helpers import one_input, one_input_subject, plain, rival, three_inputs
 from ncai import MFVI, BNNLVRegressor, TablePreparer
 from ncai.comparison import ConstantNoiseLinear, MarginalDensity
 from ncai.diagnostics.curves import conditional_density, restart_kinds, restart_shares
@@ -49,7 +50,6 @@ from ncai.report.svg import Chart
 from ncai.report.words import cell, nice, percent
 from ncai.report.write import content, render
 from ncai.tables.inspect import decimals_for
-from small_fits import one_input, one_input_subject, plain, rival, three_inputs
 
 
 class Page(HTMLParser):
@@ -427,16 +427,22 @@ def test_one_row_reads_the_same_wherever_it_is_shown():
     assert hint.endswith(f" = {listed['y']}")
 
 
-def test_variances_of_rare_draws_are_called_rough():
-    subject = one_input_subject()
-    parts = {"aleatoric_share": 0.9, "noise_ratio": 3.0}
-    usual = Split(None, Markup(), [], **parts, rare_share=0.05)
-    rough = Split(None, Markup(), [], **parts, rare_share=0.4)
-    without_z = Latents([], "")
-    assert "3 times" in _what_kind(subject, usual, without_z)
-    told = _what_kind(subject, rough, without_z)
-    assert "40\u202f% of the rows" in told
-    assert "3 times" not in told
+def test_the_answer_names_the_share_of_noise_and_how_its_width_varies():
+    subject, without_z = one_input_subject(), Latents([], "")
+    wide = Split(None, Markup(), [], aleatoric_share=0.9, noise_ratio=3.0)
+    assert "90\u202f%" in _what_kind(subject, wide, without_z)
+    assert "3 times" in _what_kind(subject, wide, without_z)
+    even = replace(wide, noise_ratio=1.1)
+    assert "times" not in _what_kind(subject, even, without_z)
+
+
+def test_rows_whose_parts_rest_on_few_draws_are_named():
+    model, X, y = one_input()
+    few = copy(model)
+    few.set_params(inference=few.inference.set_params(n_weight_draws=2))
+    found = split(Subject(ReportInputs(few, X, y)))
+    parts = few.decompose_uncertainty(X)
+    assert len(found.unstable) == parts.unstable.sum() > 0
 
 
 def test_densities_of_chosen_rows_are_of_new_rows_where_there_are_any():

@@ -53,35 +53,46 @@ def test_on_by_default_in_a_private_folder(tmp_path):
     assert folder.stat().st_mode & 0o077 == 0
 
 
-def test_a_fit_keeps_its_first_programs_too(tmp_path):
+# The number of threads of XLA's pool, and the variable that other programs would see.
+COUNT = (
+    "import os, pathlib\n"
+    "names = pathlib.Path('/proc/self/task').glob('*/comm')\n"
+    "print(sum('XLAEigen' in name.read_text() for name in names))\n"
+    "print(os.environ.get('NPROC'))\n"
+)
+
+
+@pytest.fixture(scope="module")
+def after_a_fit(tmp_path_factory):
+    """Names of the programs kept by a fit in a new process, and what it says then."""
     code = (
         "import numpy as np\n"
         "from ncai import BNNRegressor\n"
         "x = np.linspace(-1, 1, 20)[:, None]\n"
         "BNNRegressor(max_steps=1, n_restarts=1).fit(x, x[:, 0])\n"
     )
-    said_by(code, tmp_path)
-    kept = [path.name for path in (tmp_path / "ncai" / "compiled").iterdir()]
+    folder = tmp_path_factory.mktemp("cache")
+    said = said_by(code + COUNT, folder, NCAI_THREADS="1")
+    return [path.name for path in (folder / "ncai" / "compiled").iterdir()], said
+
+
+def test_a_fit_keeps_its_first_programs_too(after_a_fit):
     # Where each restart starts is drawn before any training.
-    assert any("_starting_state" in name for name in kept)
+    assert any("_starting_state" in name for name in after_a_fit[0])
 
 
 @pytest.mark.skipif(not Path("/proc/self/task").is_dir(), reason="counts by /proc")
-def test_the_pool_of_xla_has_no_more_threads_than_are_asked_for(tmp_path):
+def test_the_pool_of_xla_has_no_more_threads_than_are_asked_for(after_a_fit, tmp_path):
     """With one program and several threads XLA splits what is too small to be split."""
+    assert after_a_fit[1] == ["1", "None"]
     code = (
-        "import os, pathlib\n"
-        "import numpy as np\n"
-        "from ncai import BNNRegressor\n"
-        "x = np.linspace(-1, 1, 20)[:, None]\n"
-        "BNNRegressor(max_steps=1, n_restarts=1).fit(x, x[:, 0])\n"
-        "names = pathlib.Path('/proc/self/task').glob('*/comm')\n"
-        "print(sum('XLAEigen' in name.read_text() for name in names))\n"
-        "print(os.environ.get('NPROC'))\n"  # other programs start as they would
+        "import jax\n"
+        "from ncai.runtime.jax_setup import prepare_jax\n"
+        "prepare_jax()\n"
+        "jax.numpy.ones(2).block_until_ready()\n"
     )
-    for threads in ("1", "3"):
-        assert said_by(code, tmp_path, NCAI_THREADS=threads) == [threads, "None"]
-    assert said_by(code, tmp_path, NCAI_THREADS="3", NPROC="2") == ["2", "2"]
+    assert said_by(code + COUNT, tmp_path, NCAI_THREADS="3") == ["3", "None"]
+    assert said_by(code + COUNT, tmp_path, NCAI_THREADS="3", NPROC="2") == ["2", "2"]
 
 
 @pytest.mark.parametrize("asked", ["abc", "0", "-1", "2.5"])

@@ -1,18 +1,21 @@
-"""Options of the commands, what they mean, and how commands print.
+"""What commands share: options, the parsing of their values, and printed tables.
 
-Imports nothing heavy.
+Needs neither JAX nor pandas. In tables the user's text is passed as `Text`, so that
+square brackets in it are not markup.
 """
 
 import csv
 import json
 import math
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from rich.table import Table
+from rich.text import Text
 
 from ncai.runtime.atomic_write import check_writable
 
@@ -48,13 +51,13 @@ Hidden = Annotated[
     ),
 ]
 Restarts = Annotated[
-    int | None, typer.Option(help="Random starts. Default: the preset's.")
+    int | None, typer.Option(help="Number of random starts. Default: the preset's.")
 ]
 Steps = Annotated[
     int | None,
     typer.Option(
         help="Limit on the steps of the main training. Default: the preset's. A warm "
-        "start adds up to a third of it, learning the noise a tenth."
+        "start adds up to a third of this number, and learning the noise adds a tenth."
     ),
 ]
 Inference = Annotated[
@@ -67,48 +70,49 @@ Inference = Annotated[
 ]
 LatentDim = Annotated[
     int,
-    typer.Option(help="Number of latent inputs; 0 is a plain BNN (ncai is then mfvi)."),
+    typer.Option(help="Number of latent inputs; 0 fits a plain BNN by mfvi."),
 ]
 Transform = Annotated[
     str | None,
     typer.Option(
-        help="Learn none, log or yeo_johnson of the target; auto lets held-out rows "
-        "choose. Default: the preset's.",
+        help="Transform of the target: none, log or yeo_johnson; with auto, held-out "
+        "rows choose. Default: the preset's.",
         metavar="NAME",
     ),
 ]
 Valid = Annotated[
     str | None,
     typer.Option(
-        help="Rows that choose among restarts: a share of those that --test leaves, or "
-        "a file. Default: each restart holds out a fold of its own (marginal), or 0.1.",
+        help="Validation rows, which choose among restarts: a share of the rows that "
+        "--test leaves, or a file. Default: with marginal, each restart holds out a "
+        "cross-validation fold; with other methods, 0.1.",
         metavar="SHARE|FILE",
     ),
 ]
 Test = Annotated[
     str,
     typer.Option(
-        help="Rows held out to score the result: a share (at least 10 rows, of 50 or "
-        "more), or a file; 0 holds out none.",
+        help="Rows held out to score the result: a share, or a file; 0 holds out none. "
+        "A share holds out at least 10 rows, or none if the table has fewer than 50.",
         metavar="SHARE|FILE",
     ),
 ]
 Force = Annotated[bool, typer.Option("--force", help="Replace existing files.")]
-AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for a program.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 
 
-def tell(text: str) -> None:
-    """Print news or a warning to standard error, beside the result."""
+def notify(text: str) -> None:
+    """Print a progress message or a warning to standard error."""
     typer.echo(text, err=True)
 
 
 def print_json(found: Any) -> None:
-    """Print a result for a program."""
+    """Print a result as JSON."""
     typer.echo(json.dumps(without_infinity(found), indent=2, allow_nan=False))
 
 
 def without_infinity(found: Any) -> Any:
-    """The same with null in place of NaN and infinity, which JSON lacks."""
+    """Replace NaN and infinity, which JSON lacks, by null."""
     if isinstance(found, dict):
         return {name: without_infinity(value) for name, value in found.items()}
     if isinstance(found, list | tuple):
@@ -119,7 +123,7 @@ def without_infinity(found: Any) -> Any:
 
 
 _SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600}
-# What the commands call arguments of the estimator and of the functions for tables.
+# The options that set each argument of the estimator and of the table functions.
 _OPTIONS = {
     "features": "--features",
     "drop": "--drop",
@@ -142,7 +146,7 @@ _OPTIONS = {
 
 
 def parse_names(text: str | None) -> list[str] | None:
-    """Names between commas; a name that contains a comma is in double quotes."""
+    """Parse comma-separated names; a name with a comma is in double quotes."""
     if text is None:
         return None
     try:
@@ -156,7 +160,7 @@ def parse_names(text: str | None) -> list[str] | None:
 
 
 def parse_layers(text: str | None) -> tuple[int, ...] | None:
-    """Widths of hidden layers between commas."""
+    """Parse comma-separated widths of hidden layers."""
     if text is None:
         return None
     try:
@@ -172,7 +176,7 @@ def parse_layers(text: str | None) -> tuple[int, ...] | None:
 
 
 def parse_duration(text: str | None) -> float | None:
-    """Seconds from a number with the unit s, m or h; s if none is given."""
+    """Parse a duration with the unit s, m or h (s if there is none) into seconds."""
     if text is None:
         return None
     match = re.fullmatch(r"(\d+(?:\.\d+)?)\s*([smh]?)", text.strip())
@@ -185,7 +189,7 @@ def parse_duration(text: str | None) -> float | None:
 
 
 def parse_quantiles(text: str | None) -> list[float]:
-    """Probabilities between commas, each once."""
+    """Parse comma-separated probabilities; drop duplicates."""
     if text is None:
         return []
     try:
@@ -201,28 +205,28 @@ def parse_quantiles(text: str | None) -> list[float]:
 
 
 def check_level(level: float) -> float:
-    """The probability of an interval."""
+    """Check the probability of an interval."""
     if not 0 < level < 1:
         raise ValueError(f"--level {level:g} must be strictly between 0 and 1.")
     return level
 
 
 def check_count(count: int, option: str) -> int:
-    """How many of something are wanted."""
+    """Check a count, which must be 0 or more."""
     if count < 0:
         raise ValueError(f"{option} {count} must be 0 or more.")
     return count
 
 
 def check_seed(seed: int) -> int:
-    """A seed that scikit-learn accepts."""
+    """Check that scikit-learn accepts a seed."""
     if not 0 <= seed < 2**32:
         raise ValueError(f"--seed {seed} must be from 0 to {2**32 - 1}.")
     return seed
 
 
 def parse_rows(text: str, option: str) -> float | Path:
-    """A share of the rows, or the file that has them."""
+    """Parse a share of the rows, or the path of a file with rows."""
     try:
         share = float(text)
     except ValueError:
@@ -236,14 +240,14 @@ def parse_rows(text: str, option: str) -> float | Path:
 
 
 def files_among(*given: object) -> list[Path]:
-    """The files among what was given; the rest is standard input, a share or None."""
+    """Return those values that are files, not standard input, a share or None."""
     return [Path(one) for one in given if isinstance(one, str | Path) and one != "-"]
 
 
 def check_output(
     path: Path, force: bool, inputs: Iterable[Path], option: str = "--out"
 ) -> None:
-    """Refuse, before any work is done, a file that cannot or must not be written."""
+    """Reject a file that cannot or must not be written, before any work is done."""
     if any(path.exists() and used.exists() and path.samefile(used) for used in inputs):
         raise ValueError(f"{option} {path} is also an input; choose another name.")
     if path.is_dir():
@@ -256,7 +260,7 @@ def check_output(
 
 
 def check_ending(path: Path, endings: tuple[str, ...], option: str) -> None:
-    """Refuse a file name without one of these endings."""
+    """Reject a file name that has none of these endings."""
     if not path.name.lower().endswith(endings):
         *most, last = endings
         listed = f"{', '.join(most)} or {last}" if most else last
@@ -265,9 +269,9 @@ def check_ending(path: Path, endings: tuple[str, ...], option: str) -> None:
 
 @contextmanager
 def named_as_options() -> Iterator[None]:
-    """Errors about arguments call them by the names of the options.
+    """Make error messages name options instead of Python arguments.
 
-    Errors about a table are left alone, since its columns may have any name.
+    Errors about a table stay as they are, because its columns may have any name.
     """
     try:
         yield
@@ -278,13 +282,79 @@ def named_as_options() -> Iterator[None]:
 
 
 def in_options(message: str) -> str:
-    """A sentence about arguments, with the names of the options in their place."""
+    """Replace the names of arguments in a message by the names of options."""
 
     def rename(match):
         name, given = match.groups()
-        # Some names are ordinary words too; an argument is followed by "=".
+        # Some names are ordinary words too, but an argument is followed by "=".
         if not given and "_" not in name:
             return match[0]
         return f"{_OPTIONS[name]} " if given else _OPTIONS[name]
 
     return re.sub(rf"\b({'|'.join(_OPTIONS)})\b(=?)", rename, message)
+
+
+# ----- Tables -----------------------------------------------------------------------
+
+MOST_COLUMNS = 40
+# Where y is rounded, coverage is computed from PIT values (see `row_scores`).
+ROUNDED_COVERAGE = (
+    "y is rounded, so intervals end at values of y and contain more than their level. "
+    "To make coverage comparable with the level, a row at the end of an interval "
+    "counts only in part."
+)
+
+
+def plain_table(title: str, headings: Sequence[str]) -> Table:
+    """Return a table without rules: names on the left, numbers on the right."""
+    table = Table(
+        title=title,
+        title_justify="left",
+        title_style="bold",
+        box=None,
+        padding=(0, 2, 0, 0),
+    )
+    table.add_column("")
+    for name in headings:
+        table.add_column(name, justify="right", no_wrap=True)
+    return table
+
+
+def label_table(lines: Sequence[tuple[str, str]]) -> Table:
+    """Return a table with labels on the left and wrapping sentences on the right."""
+    table = Table.grid(padding=(0, 2))
+    table.add_column(no_wrap=True, min_width=8, style="bold")
+    table.add_column()
+    for label, text in lines:
+        table.add_row(Text(label), Text(text))
+    return table
+
+
+def column_table(notes: Mapping[str, str], most: int | None = MOST_COLUMNS) -> Table:
+    """Return a table with a line for each column of the user's table."""
+    table = Table.grid(padding=(0, 2))
+    table.add_column(style="bold", no_wrap=True, max_width=24)
+    table.add_column()
+    for name, note in list(notes.items())[:most]:
+        table.add_row(Text(name), Text(note))
+    if most is not None and len(notes) > most:
+        more = f"and {len(notes) - most} more; `ncai inspect` shows all"
+        table.add_row("...", more)
+    return table
+
+
+def score_table(scores: Sequence[Mapping[str, Any]], num_rows: int | None) -> Table:
+    """Return a table of the scores on test rows, with a line for each method."""
+    headings = ("log-lik.", "CRPS", "in 50%", "in 80%", "in 95%")
+    from ncai.tables.inspect import decimals_for
+
+    table = plain_table(f"On {num_rows} held-out test rows", headings)
+    decimals = decimals_for([score["crps"] for score in scores])
+    for score in scores:
+        table.add_row(
+            Text(score["name"]),
+            f"{score['log_likelihood']:.3f}",
+            f"{score['crps']:.{decimals}f}",
+            *(f"{score[f'coverage_{level}']:.1%}" for level in (50, 80, 95)),
+        )
+    return table

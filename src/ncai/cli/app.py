@@ -1,6 +1,6 @@
 """The command `ncai`. Each command parses, calls one function, and prints.
 
-Nothing heavy is imported before a command runs: `ncai --help` must answer at once.
+Heavy packages are imported only when a command runs, so `ncai --help` answers at once.
 """
 
 import functools
@@ -41,20 +41,20 @@ def main() -> None:
     except SystemExit as end:
         if end.code != EXIT_INTERRUPTED:
             raise
-        # Threads that still compile cannot be stopped, and Python's usual exit crashes
-        # on them now and then. All files are closed by now.
+        # Threads that are still compiling cannot be stopped, and Python's usual exit
+        # sometimes crashes because of them. All files are closed by now.
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(EXIT_INTERRUPTED)
 
 
 def _example(*lines: str) -> str:
-    r"""The end of a help text; after a \b its lines stay as they are."""
+    r"""Return the examples at the end of a help text; \b keeps their line breaks."""
     return "\n".join(["\b", "Example:", *(f"  {line}" for line in lines)])
 
 
 def _add_command(function: Callable[..., None], examples: Sequence[str]) -> None:
-    """Register a command whose failures are one sentence and an exit code."""
+    """Register a command that reports a failure by one sentence and an exit code."""
     app.command(epilog=_example(*examples))(_guard(function))
 
 
@@ -70,14 +70,14 @@ def _guard(function: Callable[..., None]) -> Callable[..., None]:
             typer.echo("Stopped.", err=True)
             raise typer.Exit(EXIT_INTERRUPTED) from None
         except BrokenPipeError:
-            # The reader of a pipe is gone (as with `| head`). Python would complain
-            # again when it flushes at exit, so the rest is thrown away.
+            # The reader of the pipe has stopped (as with `| head`). Discard the rest,
+            # because Python would raise the error again when it flushes at exit.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             raise typer.Exit(EXIT_BROKEN_PIPE) from None
         except (ValueError, OSError, MemoryError) as error:
             _fail(error)
         except RuntimeError as error:
-            # Typer's own signals are RuntimeErrors too, and not failures.
+            # Typer's own signals are RuntimeErrors too, but they are not failures.
             if type(error).__name__ != "FitFailedError":
                 raise
             _fail(error)
@@ -135,8 +135,8 @@ def _options(
 ) -> None:
     """Regression with Bayesian neural networks that have latent variables.
 
-    A prediction is a whole density, and its uncertainty splits into what more data
-    would remove (epistemic) and what it would not (aleatoric).
+    A prediction is a whole density. Its uncertainty splits into an epistemic part,
+    which more data would reduce, and an aleatoric part, which more data cannot reduce.
     """
 
 

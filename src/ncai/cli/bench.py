@@ -1,4 +1,4 @@
-"""`ncai bench`: the commands that measure. They need a clone of the repository."""
+"""`ncai bench`: the benchmark commands, which need a clone of the repository."""
 
 import sys
 from pathlib import Path
@@ -18,7 +18,7 @@ PARTS = (
 def add_bench(app: typer.Typer, guard, example) -> None:
     """Add the commands to the main app, which decides how errors are reported."""
     bench = typer.Typer(
-        help="Measure speed and quality beside peers; speed without a command. "
+        help="Measure speed and quality next to peers; without a command, only speed. "
         "Needs a clone of the repository.",
         rich_markup_mode=None,
         epilog=example(
@@ -66,22 +66,22 @@ def speed(
         typer.Option(
             "--full",
             help="Also measure peers (where installed), HZ, growth with rows and "
-            "prediction, which takes about half an hour. Without it, only the costs "
-            "of our own training steps.",
+            "prediction, which takes about half an hour. Without this option, only the "
+            "costs of our own training steps are measured.",
         ),
     ] = False,
     only: Annotated[
         list[str] | None,
         typer.Option(
-            help=f"Only this part of the full run (may be repeated): {PARTS}."
+            help=f"Measure only this part of the full run (may be repeated): {PARTS}."
         ),
     ] = None,
     out: Annotated[
-        Path | None, typer.Option(help="Also write the numbers there, as JSON.")
+        Path | None, typer.Option(help="JSON file to write the numbers to.")
     ] = None,
     force: Force = False,
 ) -> None:
-    """Measure speed; nothing else should run meanwhile."""
+    """Measure speed. Run nothing else at the same time."""
     find_benchmarks()
     if context.invoked_subcommand is not None:
         return
@@ -89,7 +89,7 @@ def speed(
     from ncai.cli import _options as options
 
     if out is not None:
-        # Parts that are asked for by name are added to what is there.
+        # Parts requested by name are added to an existing file.
         options.check_output(out, force or bool(only), [])
         options.check_output(out.with_suffix(".md"), force or bool(only), [])
     run_bench(full, out, typer.echo, tuple(only or ()))
@@ -99,32 +99,32 @@ def quality(
     sets: Annotated[
         str,
         typer.Option(
-            help="Data sets between commas: names, or all, real, dequantised, "
+            help="Comma-separated data sets, or all, real, dequantised, "
             "synthetic, inner."
         ),
     ] = "all",
     methods: Annotated[
         str,
-        typer.Option(help="Methods between commas: names, or all, ours, peers, leads."),
+        typer.Option(help="Comma-separated methods, or all, ours, peers, leads."),
     ] = "all",
     splits: Annotated[
-        int, typer.Option(min=1, max=20, help="How many of the 20 splits to use.")
+        int, typer.Option(min=1, max=20, help="Number of splits to use, at most 20.")
     ] = 20,
-    jobs: Annotated[int, typer.Option(min=1, help="Fits side by side.")] = 1,
+    jobs: Annotated[int, typer.Option(min=1, help="Number of parallel fits.")] = 1,
     again: Annotated[
-        bool, typer.Option("--again", help="Run again what has results already.")
+        bool, typer.Option("--again", help="Run again even if results exist.")
     ] = False,
     table: Annotated[
         bool, typer.Option("--table", help="Fit nothing; only write the tables.")
     ] = False,
     judged: Annotated[
-        str, typer.Option(help="The method that targets are checked for.")
+        str, typer.Option(help="Method whose results are compared with our targets.")
     ] = "default",
     out: Annotated[
-        Path, typer.Option(help="Folder of results; the table is beside it.")
+        Path, typer.Option(help="Folder of the results; the tables go next to it.")
     ] = Path("results/bench/quality"),
 ) -> None:
-    """Score predictive densities on 20 splits beside peers; resumes when run again."""
+    """Score predictive densities next to peers; run it again to resume."""
     from benchmarks.quality.run import Request, bench_quality
 
     request = Request(sets, methods, splits, jobs, again, table, judged)
@@ -133,10 +133,10 @@ def quality(
 
 def mark_stale(
     reason: Annotated[
-        str, typer.Option(help="Why numbers may differ; shown on the pages.")
+        str, typer.Option(help="Why the numbers may differ; the pages show it.")
     ] = "computed by older code.",
     results: Annotated[
-        Path, typer.Option(help="The folder with bench/ and study/.")
+        Path, typer.Option(help="Folder that contains bench/ and study/.")
     ] = Path("results"),
 ) -> None:
     """Mark committed results that the present code did not compute as stale."""

@@ -19,8 +19,8 @@ from ncai.cli._options import (
     Restarts,
     Steps,
     Target,
+    notify,
     print_json,
-    tell,
 )
 
 if TYPE_CHECKING:
@@ -34,28 +34,31 @@ EXAMPLES = (
 NumFolds = Annotated[int, typer.Option("--folds", help="Number of folds.")]
 Methods = Annotated[
     str | None,
-    typer.Option(help="Only these methods, between commas.", metavar="NAMES"),
+    typer.Option(help="Comma-separated methods. Default: all.", metavar="NAMES"),
 ]
 TimeLimit = Annotated[
-    str | None, typer.Option(help="For each of our own fits: 60s, 5m.", metavar="T")
+    str | None,
+    typer.Option(help="Time limit of each of our own fits: 60s, 5m.", metavar="T"),
 ]
 Seed = Annotated[int, typer.Option(help="Seed of the folds and the fits.")]
 Out = Annotated[
     Path | None,
-    typer.Option(help="Scores of every fold: .csv or .json.", metavar="FILE"),
+    typer.Option(
+        help="File for the scores of every fold: .csv or .json.", metavar="FILE"
+    ),
 ]
-Figure = Annotated[Path, typer.Option(help="Picture to draw.", metavar="FILE.png")]
+Figure = Annotated[Path, typer.Option(help="File of the picture.", metavar="FILE.png")]
 
 
 @dataclass(frozen=True)
 class CompareRequest:
-    """What the command line asked for, parsed.
+    """The parsed options of `ncai compare`.
 
     Args:
-        data: file of the rows, or "-".
+        data: the file with the rows, or "-" for standard input.
         columns: the target, the columns to predict from and those to leave out.
         methods: names of the methods; None for all.
-        num_folds: parts of the rows.
+        num_folds: number of cross-validation folds.
         settings: arguments of our own estimators.
         out: file of the scores, if wanted.
         figure: file of the picture.
@@ -72,7 +75,7 @@ class CompareRequest:
     as_json: bool
 
     def check_files(self, force: bool) -> None:
-        """Refuse files that cannot or must not be written, before any work."""
+        """Reject files that cannot or must not be written, before any work is done."""
         inputs = options.files_among(self.data)
         options.check_ending(self.figure, (".png",), "--figure")
         options.check_output(self.figure, force, inputs, "--figure")
@@ -129,7 +132,7 @@ def fit_and_rank(request: CompareRequest) -> None:
     summary = comparison.summarise(results)
     for row in results.dropna(subset="failure").to_dict("records"):
         place = f"{row['method']} failed in fold {row['fold']}"
-        tell(f"Warning: {place}: {row['failure']}")
+        notify(f"Warning: {place}: {row['failure']}")
     if request.out is not None:
         comparison.write_comparison(results, summary, request.out)
     target, num_folds = request.columns[0], request.num_folds
@@ -145,7 +148,7 @@ def fit_and_rank(request: CompareRequest) -> None:
 
 
 def _results(request: CompareRequest) -> "pd.DataFrame":
-    """The scores of each method on each fold."""
+    """Return the scores of each method on each fold."""
     from ncai.comparison import missing_sentence
     from ncai.tables import compare as comparison
     from ncai.tables.fit import TableSource
@@ -161,17 +164,17 @@ def _results(request: CompareRequest) -> "pd.DataFrame":
         source = TableSource(request.data, *request.columns)
         folds = comparison.read_folds(source, request.num_folds, seed)
         if note:
-            tell(note)
-        return comparison.score_folds(folds, chosen, tell)
+            notify(note)
+        return comparison.score_folds(folds, chosen, notify)
 
 
 def comparison_table(summary: "pd.DataFrame", num_folds: int) -> "Table":
-    """Mean and standard error over folds, best likelihood first."""
+    """Return the means and standard errors over folds, best likelihood first."""
     from rich.text import Text
 
-    from ncai.cli._display import plain_table
+    from ncai.cli._options import plain_table
 
-    headings = ("log-lik.", "CRPS", "RMSE", "in 50%", "in 95%", "s a fit")
+    headings = ("log-lik.", "CRPS", "RMSE", "in 50%", "in 95%", "s per fit")
     table = plain_table(
         f"Mean over {num_folds} folds, and its standard error", headings
     )

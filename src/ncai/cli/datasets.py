@@ -1,4 +1,4 @@
-"""`ncai datasets`: the real sets of the paper, here and from their sources."""
+"""`ncai datasets`: list the paper's real data sets and download them."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -38,8 +38,8 @@ def add_datasets(app: typer.Typer, guard, example) -> None:
 def list_sets() -> None:
     """Show the real sets: size, source, licence, and where the file is.
 
-    Files are searched for in the folder that NCAI_DATA_DIR names, then in the user
-    cache.
+    The command looks for files in the folder that NCAI_DATA_DIR names, and then in the
+    user cache.
     """
     from rich.console import Console
 
@@ -53,9 +53,9 @@ def get(
     """Download a set from UCI or OpenML, check it, and keep it as CSV."""
     from ncai.datasets.download import download_dataset
 
-    with _bar(name, sys.stderr.isatty()) as tell:
+    with _bar(name, sys.stderr.isatty()) as report:
         path = download_dataset(
-            name, to, timeout=timeout, on_progress=tell, force=force
+            name, to, timeout=timeout, on_progress=report, force=force
         )
     typer.echo(f"{name}: {path}")
 
@@ -98,7 +98,7 @@ def _where(known) -> str:
 
 @contextmanager
 def _bar(name: str, show: bool) -> Iterator[Callable[[int, int | None], None] | None]:
-    """A bar of the bytes on standard error for as long as the context lasts."""
+    """Show a progress bar of the downloaded bytes while the context lasts."""
     if not show:
         yield None
         return

@@ -1,4 +1,4 @@
-"""`ncai demo`: three fits of a set with a known density; table, picture, report."""
+"""`ncai demo`: fit a set with a known density in three ways, and report on it."""
 
 import sys
 from collections.abc import Callable
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from ncai.cli import _options as options
-from ncai.cli._options import Force, tell
+from ncai.cli._options import Force, notify
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 EXAMPLES = ("ncai demo --out pictures",)
 PICTURE = "demo.png"
 REPORT = "report.html"
-# Points across and up in each panel of the picture.
+# Horizontal and vertical grid points in each panel of the picture.
 _FINE, _COARSE = (240, 280), (60, 60)
 Out = Annotated[
     Path,
@@ -27,16 +27,19 @@ Out = Annotated[
 Seed = Annotated[int, typer.Option(help="Seed of the data and the fits.")]
 Quick = Annotated[
     bool,
-    typer.Option("--quick", help="Train for a few steps only: a check, poor fits."),
+    typer.Option(
+        "--quick",
+        help="Train for a few steps only, to check the installation; fits are poor.",
+    ),
 ]
 
 
 def demo(
     out: Out = Path("demo"), seed: Seed = 0, quick: Quick = False, force: Force = False
 ) -> None:
-    """Fit an example with a known truth, three ways; draw it and write a report.
+    """Fit three models to an example with a known truth, and draw and report them.
 
-    Takes two to three minutes on two cores.
+    This takes two to three minutes on two cores.
     """
     from rich.console import Console
 
@@ -44,7 +47,7 @@ def demo(
         # The demo makes the folder, so only existing files need a check.
         if (out / name).exists():
             options.check_output(out / name, force, [])
-    fits = run_demo(out, seed, quick, sys.stderr.isatty(), tell)
+    fits = run_demo(out, seed, quick, sys.stderr.isatty(), notify)
     Console().print(table(fits))
     typer.echo(f"Picture: {out / PICTURE}")
     typer.echo(f"Report:  {out / REPORT}")
@@ -55,16 +58,16 @@ def run_demo(
     seed: int = 0,
     quick: bool = False,
     show: bool = False,
-    tell: Callable[[str], None] = lambda text: None,
+    notify: Callable[[str], None] = lambda text: None,
 ) -> "list[DemoFit]":
     """Fit Heavy-Tail by three methods, score them, draw them and write a report.
 
     Args:
         out: folder for demo.png and report.html; it is created if needed.
         seed: seed of the data and of the fits.
-        quick: train for a few steps only, to check the installation; poor fits.
+        quick: train for a few steps only, to check the installation; the fits are poor.
         show: show progress bars.
-        tell: called with one line before each step.
+        notify: called with one line before each step.
     """
     from ncai.study.demo import (
         demo_data,
@@ -79,11 +82,11 @@ def run_demo(
     data, models = demo_data(seed), demo_models(seed, quick, show)
     fits = []
     for number, (method, model) in enumerate(models.items(), start=1):
-        tell(f"Fitting {demo_name(method)} ({number} of {len(models)})")
+        notify(f"Fitting {demo_name(method)} ({number} of {len(models)})")
         fits.append(fit_and_score(method, model, data))
-    tell("Drawing")
+    notify("Drawing")
     draw_demo(out / PICTURE, data, fits, _COARSE if quick else _FINE)
-    tell("Writing the report")
+    notify("Writing the report")
     command = f"ncai demo --seed {seed}{' --quick' * quick}"
     write_demo_report(out / REPORT, data, fits, command)
     return fits
@@ -101,7 +104,7 @@ def _prepare_folder(out: Path) -> Path:
 
 
 def table(fits: "list[DemoFit]") -> "Table":
-    """The scores as a rich table; the caption explains the columns."""
+    """Return the scores as a rich table whose caption explains the columns."""
     from rich import box
     from rich.table import Table
 
@@ -142,7 +145,7 @@ def _caption(fits: "list[DemoFit]") -> str:
     hz, mi = white_noise_levels(fits)
     return (
         f"The true density scores {fits[0].true_log_likelihood:.3f}; the gap is the "
-        f"distance to it. Coverage and width are those of {LEVEL:.0%} intervals. White "
+        f"distance to it. Coverage and width refer to {LEVEL:.0%} intervals. White "
         f"noise stays below HZ {hz:.2f} and MI {mi:.2f} in 95% of cases; larger values "
         "mean that z is not Gaussian, or depends on x."
     )

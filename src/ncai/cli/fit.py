@@ -27,8 +27,8 @@ from ncai.cli._options import (
     Test,
     Transform,
     Valid,
+    notify,
     print_json,
-    tell,
 )
 
 if TYPE_CHECKING:
@@ -52,36 +52,37 @@ Out = Annotated[Path, typer.Option(help="File of the fitted model.", metavar="FI
 Report = Annotated[
     Path | None,
     typer.Option(
-        help="Also write a report: one HTML file that needs no network.",
+        help="Also write a report: one HTML file that needs no network connection.",
         metavar="FILE.html",
     ),
 ]
 TimeLimit = Annotated[
     str | None,
     typer.Option(
-        help="Stop training after about this time: 60s, 5m, 1h. Compiling counts, and "
-        "is not interrupted.",
+        help="Stop training after about this time: 60s, 5m, 1h. Compilation counts "
+        "towards it but is not interrupted.",
         metavar="T",
     ),
 ]
-Seed = Annotated[int, typer.Option(help="The same seed repeats a fit.")]
+Seed = Annotated[int, typer.Option(help="Seed; the same seed gives the same fit.")]
 Quiet = Annotated[bool, typer.Option("--quiet", help="No progress bar, no summary.")]
 
 
 @dataclass(frozen=True)
 class FitRequest:
-    """What the command line asked for, parsed.
+    """The parsed options of `ncai fit`.
 
     Args:
-        data: file of the rows, or "-".
+        data: the file with the rows, or "-" for standard input.
         columns: the target, the columns to predict from and those to leave out.
-        valid: share of rows, or file, that chooses among restarts; None is the
-            preset's.
-        test: share of rows, or file, that only the scores are computed on.
+        valid: share of the rows, or a file with the rows, that chooses among restarts;
+            None for the preset's value.
+        test: share of the rows, or a file with the rows, that is held out for the
+            scores.
         settings: arguments of the estimator.
         out: file of the model.
         report: file of the HTML report, if wanted.
-        form: "text", "json" or "none": what goes to standard output.
+        form: what to print to standard output: "text", "json" or "none".
     """
 
     data: str
@@ -94,7 +95,7 @@ class FitRequest:
     form: str
 
     def check_files(self, force: bool) -> None:
-        """Refuse files that cannot or must not be written, before any work."""
+        """Reject files that cannot or must not be written, before any work is done."""
         inputs = options.files_among(self.data, self.valid, self.test)
         if str(self.out) == "-":
             raise ValueError("--out - is no file: a model is written to a file.")
@@ -131,9 +132,9 @@ def fit(
 ) -> None:
     """Fit a model to the rows of a table, and save it.
 
-    Columns of numbers, booleans, dates and categories are prepared, and missing values
-    are filled in; what was done is printed and stored in the model. The summary shows
-    scores on held-out rows, beside three simple baselines. Ctrl-C stops the training,
+    The command prepares columns of numbers, booleans, dates and categories, fills in
+    missing values, and prints what it did to each column. The summary shows scores of
+    the model and of three simple baselines on held-out rows. Ctrl-C stops the training,
     saves the best model so far, and exits with code 130.
     """
     rows = None if valid is None else options.parse_rows(valid, "--valid")
@@ -160,11 +161,11 @@ def fit(
 
 
 def _run(request: FitRequest) -> None:
-    """Do what was asked, and exit with the code that says how it ended."""
+    """Run the request, and exit with the code for its outcome."""
     try:
         interrupted = fit_save_score(request)
     except KeyboardInterrupt:
-        tell("Stopped before anything was trained; no model was written.")
+        notify("Stopped before anything was trained; no model was written.")
         raise typer.Exit(EXIT_INTERRUPTED) from None
     if request.form == "text":
         typer.echo(f"Model: {request.out}")
@@ -175,7 +176,7 @@ def _run(request: FitRequest) -> None:
 
 
 def fit_save_score(request: FitRequest) -> bool:
-    """Fit, save, score and report; whether Ctrl-C ended it early."""
+    """Fit, save, score and report; return whether Ctrl-C ended it early."""
     from ncai.tables import fit as table_fit
 
     source = table_fit.TableSource(request.data, *request.columns)
@@ -188,22 +189,22 @@ def fit_save_score(request: FitRequest) -> bool:
     command = shlex.join(["ncai", *sys.argv[1:]])
     with options.named_as_options():
         model = table_fit.fit_table(tables, request.settings, command)
-    # At once: scoring takes a while, and a process may be killed at any time.
+    # Save now: scoring takes a while, and the process may be killed at any time.
     model.save(request.out)
     _warn_of_time_limit(request, model)
     if model.estimator.interrupted_:
         _show_training(request, model)
         if request.report is not None:
-            tell("No report was written, and nothing was scored.")
+            notify("No report was written, and nothing was scored.")
         return True
     try:
         _score_and_report(request, tables, model)
     except KeyboardInterrupt:
-        tell(f"Stopped after the training: {_kept(request)}")
+        notify(f"Stopped after the training: {_kept(request)}")
         return True
     except Exception as error:
         if not isinstance(error, BrokenPipeError):
-            tell(f"Failed after the training: {_kept(request)}")
+            notify(f"Failed after the training: {_kept(request)}")
         raise
     return False
 
@@ -215,12 +216,12 @@ def _kept(request: FitRequest) -> str:
 def _score_and_report(
     request: FitRequest, tables: "FitTables", model: "TableModel"
 ) -> None:
-    """Diagnosis, scores beside baselines, summary and report."""
+    """Diagnose z, score the model and baselines, and show and report the results."""
     from ncai.tables.score import diagnose_if_possible, score_test_rows, with_results
 
     if request.settings["progress"]:
         seconds = model.estimator.fit_seconds_
-        tell(f"Trained in {seconds:.0f} s; scoring beside baselines ...")
+        notify(f"Trained in {seconds:.0f} s; scoring the model and baselines ...")
     diagnosis = diagnose_if_possible(model.estimator)
     scores = score_test_rows(model, tables)
     model = with_results(model, scores, diagnosis)
@@ -232,7 +233,7 @@ def _score_and_report(
         _show_scores(model, scores)
     if request.report is not None:
         if request.settings["progress"]:
-            tell("Writing the report ...")
+            notify("Writing the report ...")
         _write_report(request.report, request, tables, model, scores)
 
 
@@ -248,8 +249,8 @@ def _print(*parts: "str | Table", **style: Any) -> None:
 
 
 def _show_columns(request: FitRequest, tables: "FitTables") -> None:
-    """What was done to each column, and what a person should look at."""
-    from ncai.cli._display import column_table
+    """Print what was done to each column, and warnings about columns."""
+    from ncai.cli._options import column_table
     from ncai.preprocessing.columns.column import counted
 
     preparer = tables.preparer
@@ -258,17 +259,17 @@ def _show_columns(request: FitRequest, tables: "FitTables") -> None:
         _print(f"Columns ({used} made of them)", style="bold", highlight=False)
         _print(column_table(preparer.notes_), "")
     for sentence in (*preparer.warnings_, *tables.surprises):
-        tell(f"Warning: {sentence}")
+        notify(f"Warning: {sentence}")
 
 
 def _warn_of_time_limit(request: FitRequest, model: "TableModel") -> None:
-    """Warn that time was short, if no summary is printed that says so."""
+    """Warn that the time limit cut training short, if no summary says so."""
     from ncai.tables.inspect import cut_short
 
     estimator = model.estimator
     cut = cut_short(estimator.stop_reasons_, estimator.n_iter_)
     if cut and request.form == "none":
-        tell(f"Warning: {cut}")
+        notify(f"Warning: {cut}")
 
 
 def _show_training(
@@ -276,10 +277,10 @@ def _show_training(
     model: "TableModel",
     diagnosis: "LatentDiagnosis | None" = None,
 ) -> None:
-    """How training went and what became of z."""
+    """Print how training went and the diagnosis of z."""
     if request.form != "text":
         return
-    from ncai.cli._display import label_table
+    from ncai.cli._options import label_table
     from ncai.tables.inspect import cut_short, learned_as, rows_sentence
 
     estimator, record = model.estimator, model.record
@@ -301,7 +302,7 @@ def _show_training(
 
 
 def _show_scores(model: "TableModel", scores: "ScoresOnTestRows") -> None:
-    from ncai.cli._display import ROUNDED_COVERAGE, label_table, score_table
+    from ncai.cli._options import ROUNDED_COVERAGE, label_table, score_table
     from ncai.tables.fit import FEWEST_TO_SPLIT
 
     if not scores.averages:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from ncai.cli import _options as options
-from ncai.cli._options import AsJson, Data, Force, Model, print_json, tell
+from ncai.cli._options import AsJson, Data, Force, Model, notify, print_json
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -27,8 +27,9 @@ Decompose = Annotated[
     bool,
     typer.Option(
         "--decompose",
-        help="Add the columns aleatoric and epistemic: standard deviations in the "
-        "units of y, whose squares add up to the square of std.",
+        help="Add the columns total, aleatoric and epistemic: the uncertainty and its "
+        "two parts, in the units of y (CRPS). Also add split_error, the largest Monte "
+        "Carlo standard error of these, and unstable: whether it exceeds 5 % of total.",
     ),
 ]
 Samples = Annotated[
@@ -53,9 +54,10 @@ def predict(
 ) -> None:
     """Predict each row of a table, with its uncertainty.
 
-    Columns written: mean, std, lower_95, upper_95 (named by the level), and what the
-    options add. Columns of the table are found by name, in any order; others are
-    ignored. The table is read and written in pieces, so it may be larger than memory.
+    The output has the columns mean, std, lower_95 and upper_95 (named by the level),
+    and the columns that the options add. The command finds the columns of the table by
+    name, in any order, and ignores other columns. It reads and writes the table in
+    chunks, so the table may be larger than memory.
     """
     from ncai.tables.predict import Wanted, predict_pieces
     from ncai.tables.read import ENDINGS
@@ -74,9 +76,9 @@ def predict(
     found, pieces = predict_pieces(model, data, wanted)
     _write(path, pieces)
     if found.ignored:
-        tell(f"Ignored columns: {', '.join(found.ignored)}")
+        notify(f"Ignored columns: {', '.join(found.ignored)}")
     for sentence in found.remarks():
-        tell(f"Warning: {sentence}")
+        notify(f"Warning: {sentence}")
 
 
 def _write(path: Path | None, pieces) -> None:
@@ -93,9 +95,9 @@ EVALUATE_EXAMPLES = (
     "ncai evaluate houses.ncai sold.csv",
     "ncai evaluate houses.ncai sold.csv --json > scores.json",
 )
-FEWEST_TO_JUDGE = 10  # rows, of calibration
+FEWEST_TO_JUDGE = 10  # rows needed to judge calibration
 _METRIC_NAMES = {
-    "log_likelihood": "log-likelihood a row",
+    "log_likelihood": "log-likelihood per row",
     "crps": "CRPS",
     "rmse": "RMSE",
     "mae": "mean absolute error",
@@ -122,8 +124,8 @@ def evaluate(
 ) -> None:
     """Score a model on the rows of a table, with bootstrap intervals.
 
-    The rows should be new to the model: on rows that it was trained on, the scores are
-    too good.
+    Use rows that the model was not trained on, because scores on training rows are too
+    good.
     """
     options.check_seed(seed)
     from ncai.diagnostics.evaluation import evaluate_rows
@@ -134,13 +136,13 @@ def evaluate(
     scored = evaluate_rows(rows, bootstrap, seed)
     found = {"model": str(model), "data": data, "target": target, **scored}
     for sentence in pieces.remarks():
-        tell(f"Warning: {sentence}")
+        notify(f"Warning: {sentence}")
     if as_json:
         print_json(found)
         return
     from rich.console import Console
 
-    from ncai.cli._display import ROUNDED_COVERAGE
+    from ncai.cli._options import ROUNDED_COVERAGE
 
     Console().print(metric_table(found))
     typer.echo(calibration_sentence(scored["calibration"], scored["rows"]))
@@ -149,8 +151,8 @@ def evaluate(
 
 
 def metric_table(found: Mapping[str, Any]) -> "Table":
-    """All metrics with their intervals."""
-    from ncai.cli._display import plain_table
+    """Return a table of all metrics with their intervals."""
+    from ncai.cli._options import plain_table
 
     title = f"{found['target']}, {found['rows']} row{'s' * (found['rows'] > 1)}"
     table = plain_table(title, ("value", "95% interval"))
@@ -175,7 +177,7 @@ def _metric_name(name: str) -> str:
 
 
 def calibration_sentence(found: Mapping[str, float], rows: int) -> str:
-    """Whether the predicted probabilities are right."""
+    """Say whether the predicted probabilities are calibrated."""
     if rows < FEWEST_TO_JUDGE:
         few = "1 row is" if rows == 1 else f"{rows} rows are"
         return (
@@ -191,16 +193,16 @@ def calibration_sentence(found: Mapping[str, float], rows: int) -> str:
 
 INSPECT_EXAMPLES = ("ncai inspect houses.ncai", "ncai inspect houses.ncai --json")
 MOST_SHOWN = 30
-# Settings that a person looks for first.
+# The settings to show first.
 _FIRST = ("inference", "preset", "hidden", "activation", "latent_dim", "n_restarts")
 _FIRST = (*_FIRST, "max_steps", "time_limit", "target_transform")
 _NOT_SHOWN = ("progress", "random_state", "rounding_steps")
 
 
 def inspect(model: Model, as_json: AsJson = False) -> None:
-    """Show what a model file holds, without running it.
+    """Show the contents of a model file without running the model.
 
-    Columns, settings, versions and scores; all of it is in the header of the file.
+    These are the columns, settings, versions and scores in the header of the file.
     """
     from ncai.tables.inspect import inspect_model
 
@@ -210,7 +212,7 @@ def inspect(model: Model, as_json: AsJson = False) -> None:
         return
     from rich.console import Console
 
-    from ncai.cli._display import column_table, label_table, score_table
+    from ncai.cli._options import column_table, label_table, score_table
 
     console = Console()
     console.print(label_table(_lines(found)))
@@ -223,7 +225,7 @@ def inspect(model: Model, as_json: AsJson = False) -> None:
 
 
 def _lines(found: Mapping[str, Any]) -> list[tuple[str, str]]:
-    """What a person wants to know: labels and texts."""
+    """Return the labels and texts of the summary."""
     from ncai.tables.inspect import learned_as, rows_sentence
 
     versions = ", ".join(
@@ -257,7 +259,7 @@ def _lines(found: Mapping[str, Any]) -> list[tuple[str, str]]:
 
 
 def _settings_text(settings: Mapping[str, Any]) -> str:
-    """Settings that the method reads, the main ones first."""
+    """List the settings that the method uses, the main ones first."""
     names = [*_FIRST, *(name for name in settings if name not in _FIRST)]
     return ", ".join(
         f"{name}={_plain(settings[name])}"
@@ -267,7 +269,7 @@ def _settings_text(settings: Mapping[str, Any]) -> str:
 
 
 def _plain(value: Any) -> str:
-    """Without blanks, as an option takes it: 50,50."""
+    """Write a value without blanks, in the form that an option accepts: 50,50."""
     return ",".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
 
 
@@ -285,8 +287,8 @@ DIAGNOSE_EXAMPLES = ("ncai diagnose houses.ncai", "ncai diagnose houses.ncai --j
 def diagnose(model: Model, as_json: AsJson = False) -> None:
     """Check whether z is white noise, as the model assumes.
 
-    Shows the diagnosis that `ncai fit` stored in the file. If there is none, it is
-    computed from the training rows, if the file holds them.
+    The command shows the diagnosis that `ncai fit` stored in the file. If there is
+    none, it computes the diagnosis from the training rows, if the file contains them.
     """
     from ncai.tables.inspect import diagnose_model
 

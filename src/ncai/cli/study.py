@@ -1,4 +1,4 @@
-"""`ncai study`: run the paper's experiments, and see how far they are."""
+"""`ncai study`: run the paper's experiments, and show their progress and results."""
 
 from pathlib import Path
 from typing import Annotated
@@ -7,14 +7,14 @@ import typer
 
 RESULTS = Path("results/study")
 Names = Annotated[
-    list[str] | None, typer.Argument(help="Studies; all of them if none is named.")
+    list[str] | None, typer.Argument(help="Names of studies. Default: all.")
 ]
 ScaleName = Annotated[str, typer.Option("--scale", help="smoke, small or paper.")]
-Folder = Annotated[Path, typer.Option("--out", help="Where results are kept.")]
+Folder = Annotated[Path, typer.Option("--out", help="Folder of the results.")]
 
-# Commands that look at the results so far: their help, and the function that does it.
+# Commands that read the results so far: their help text and their function.
 LOOKS = {
-    "status": ("How many cells are done, failed and missing.", "show_status"),
+    "status": ("Show how many cells are done, failed and missing.", "show_status"),
     "figures": (
         "Draw every figure that the results so far allow (PNG).",
         "draw_figures",
@@ -24,7 +24,7 @@ LOOKS = {
         "write_whole_report",
     ),
     "pack": (
-        "Move the files of done cells into two files that can be committed.",
+        "Move the files of finished cells into two files that can be committed.",
         "pack_results",
     ),
 }
@@ -33,7 +33,7 @@ LOOKS = {
 def add_study(app: typer.Typer, guard, example) -> None:
     """Add the commands to the main app, which decides how errors are reported."""
     study = typer.Typer(
-        help="The paper's experiments: run, resume, look.",
+        help="Run the paper's experiments, resume them and show results.",
         no_args_is_help=True,
         rich_markup_mode=None,
         epilog=example("ncai study run --scale smoke", "ncai study status"),
@@ -58,16 +58,16 @@ def add_study(app: typer.Typer, guard, example) -> None:
 def run(
     names: Names = None,
     scale: ScaleName = "paper",
-    jobs: Annotated[int, typer.Option(min=1, help="Cells side by side.")] = 1,
+    jobs: Annotated[int, typer.Option(min=1, help="Number of parallel processes.")] = 1,
     scheduler: Annotated[
         str | None, typer.Option(help="Address of a Dask scheduler, tcp://HOST:PORT.")
     ] = None,
     stale: Annotated[
-        bool, typer.Option("--stale", help="Also run again what is marked as stale.")
+        bool, typer.Option("--stale", help="Also run stale cells again.")
     ] = False,
     out: Folder = RESULTS,
 ) -> None:
-    """Run what is missing; stopped at any moment, the same command goes on."""
+    """Run all missing cells; run the same command again to resume after a stop."""
     from ncai.study.console import run_and_show
 
     raise typer.Exit(run_and_show(names, scale, jobs, scheduler, out, stale))
@@ -86,7 +86,7 @@ def tables(
 ) -> None:
     """Write a page with every table that the results so far allow (Markdown).
 
-    With names of studies, print their tables instead.
+    If you name studies, the command prints their tables instead.
     """
     from ncai.study.console import write_tables
 

@@ -67,7 +67,7 @@ def find_feature(model, feature: str | int | None, num_inputs: int) -> int:
 
 
 def as_inputs(model, rows: np.ndarray):
-    """Inputs as the model saw them: one fitted to named columns wants their names."""
+    """Inputs in the form that the model was fitted to, with names if it had names."""
     names = getattr(model, "feature_names_in_", None)
     if names is None:
         return rows
@@ -127,13 +127,14 @@ def _of_baseline(predictions: Predictions, x, y_grid) -> ConditionalDensity:
 def darkest_density(shown: ConditionalDensity) -> float:
     """The density to show darkest: the median of the peaks of p(y|x).
 
-    Where y is nearly certain the density is a spike, which must not pale all others.
+    If y is nearly certain at some x, the density is a spike there. With the median,
+    such a spike does not make all other densities pale.
     """
     return max(float(np.median(shown.density.max(axis=1))), 1e-300)
 
 
 def _of_oracle(oracle, rows, x, y_grid) -> ConditionalDensity:
-    # An oracle has no quantiles of its own: find them on a grid twice as tall.
+    # An oracle has no quantiles, so we find them on a grid that is twice as tall.
     middle, half = (y_grid[0] + y_grid[-1]) / 2, y_grid[-1] - y_grid[0]
     tall = np.linspace(middle - half, middle + half, 4 * len(y_grid))
     below = np.cumsum(np.exp(oracle.log_prob_grid(rows, tall)), axis=1)
@@ -169,9 +170,9 @@ def partial_dependence(
 
 
 def row_densities(predictive: PredictiveDistribution, values: ArrayLike) -> np.ndarray:
-    """p(y|x) of each row at values of its own, [N, G], for a single output.
+    """p(y|x) of each row at G values for this row, [N, G], for a single output.
 
-    Of a rounded y it is the density before rounding.
+    If y is rounded, it is the density before rounding.
     """
     return np.exp(predictive.log_prob_grid(np.asarray(values, float)))
 
@@ -210,7 +211,7 @@ def history_of(model_or_history) -> tuple[Mapping[str, Any], int | None]:
 
 
 def _of_the_main_fit(model) -> Mapping[str, Any] | None:
-    """The history of the main fit: a trial has steps of its own."""
+    """The history of the main fit, without the trial fit."""
     history = getattr(model, "history_", None)
     if history is None or model.settings_.method.supports.sampling:
         return history

@@ -130,15 +130,16 @@ def checked_pit(pit: ArrayLike) -> np.ndarray:
 
 
 LEVELS = (0.5, 0.8, 0.95)
-# The scores that tables of methods show. Only for the first one larger is better.
+# The scores that tables of methods show. Larger is better only for the first.
 MAIN_SCORES = ("log_likelihood", "crps", *(f"coverage_{100 * p:.0f}" for p in LEVELS))
 
 
 def row_scores(predictions: Predictions, targets: np.ndarray) -> dict[str, np.ndarray]:
     """The scores of each row, [N] each; the metrics are their averages.
 
-    Intervals of a rounded y end at possible values and so cover more than their level.
-    Coverage then comes from PIT values: a row at an end counts as covered at random.
+    Intervals of a rounded y end at possible values, so they cover more than their
+    level. Coverage then comes from PIT values, where chance decides whether a row at an
+    end counts as covered.
     """
     y = np.asarray(targets, np.float64)
     error = y - predictions.mean()

@@ -25,6 +25,15 @@ _CROSSING = np.sqrt(
 _KS_TOLERANCE = float(
     stats.norm.cdf(_CROSSING) - stats.norm.cdf(_CROSSING / (1 + _WIDTH_TOLERANCE))
 )
+# Predictions draw z from its prior, whatever x is. So a new row loses at most as much
+# log-likelihood as z shares information with x; less than this, in nats, changes no
+# prediction. A correlation of 0.31 has as much information.
+SMALLEST_EFFECT = 0.05
+_SMALLEST_SQUARED_CORRELATION = 1 - float(np.exp(-2 * SMALLEST_EFFECT))
+_ADVICE = {
+    "means": "integrate z out (inference='marginal'), or lower NCAI's input_tolerance",
+    "samples": "train with more steps or restarts, or with other inputs",
+}
 _DERIVED = (
     "depends_on_inputs",
     "hints_at_dependence",
@@ -49,13 +58,14 @@ class LatentDiagnosis:
         judged: whether the verdicts are about the "means" of z or "samples" of z.
         num_rows: number of rows given.
         num_rows_used: number of rows that MI, PC and the divergences were computed on.
+        num_inputs: number D of inputs.
         latent_dim: number K of latents.
         level: probability level of the references and verdicts.
         collapsed: whether all rows have the same latent means.
         mi_x_mean: mutual information between inputs and latent means.
         mi_x_sample: mutual information between inputs and one sample of z per row.
-        mi_reference: reference of the one that is judged, by permutation of rows.
-        mi_p_value: p-value of the one that is judged, by permutation of rows.
+        mi_reference: reference of the MI that is judged, by permutation of rows.
+        mi_p_value: p-value of the MI that is judged, by permutation of rows.
         pc_x: mean squared correlation between inputs and latent means.
         pc_x_reference: its reference, by permutation of rows.
         pc_y: mean squared correlation between targets and latent means.
@@ -82,6 +92,7 @@ class LatentDiagnosis:
     judged: str
     num_rows: int
     num_rows_used: int
+    num_inputs: int
     latent_dim: int
     level: float
     collapsed: bool
@@ -125,14 +136,29 @@ class LatentDiagnosis:
         return self.hz_judged <= self.hz_reference
 
     @property
-    def depends_on_inputs(self) -> bool:
+    def detects_inputs(self) -> bool:
         """Whether z shares more information with x than white noise would."""
         return not self.collapsed and self.mi_p_value <= 1 - self.level + ROUNDING
 
     @property
+    def depends_on_inputs(self) -> bool:
+        """Whether z depends on x, and by enough to change predictions."""
+        return self.detects_inputs and self.mi_judged >= SMALLEST_EFFECT
+
+    @property
+    def mi_limit(self) -> float:
+        """The mutual information from which z counts as dependent on x."""
+        return max(self.mi_reference, SMALLEST_EFFECT)
+
+    @property
     def hints_at_dependence(self) -> bool:
-        """Whether means correlate with x although mutual information shows nothing."""
-        return not self.depends_on_inputs and self.pc_x > self.pc_x_reference
+        """Whether means correlate with x although mutual information shows little."""
+        explained = self.pc_x * self.num_inputs * self.latent_dim
+        return (
+            not self.depends_on_inputs
+            and self.pc_x > self.pc_x_reference
+            and explained >= _SMALLEST_SQUARED_CORRELATION
+        )
 
     @property
     def means_are_gaussian(self) -> bool:
@@ -193,9 +219,19 @@ class LatentDiagnosis:
         """One sentence on the first assumption: z is independent of x."""
         if self.collapsed:
             return f"{_NO_INFORMATION}."
-        found = "depends on x" if self.depends_on_inputs else "looks independent of x"
         value, reference = with_enough_digits(self.mi_judged, self.mi_reference)
-        verdict = f"z {found}: MI {value}, expected below {reference} {_NOISE}"
+        compared = f"MI {value}, expected below {reference} {_NOISE}"
+        if self.depends_on_inputs:
+            return (
+                f"z depends on x: {compared}; new rows may lose up to {value} nats of "
+                f"log-likelihood each. To avoid this, {_ADVICE[self.judged]}."
+            )
+        verdict = f"z looks independent of x: {compared}"
+        if self.detects_inputs:
+            verdict += (
+                f"; that is detectable, but less than the {SMALLEST_EFFECT:g} nats "
+                "that would change predictions"
+            )
         if self.hints_at_dependence:
             verdict += (
                 f"; but PC(x) {self.pc_x:.3f} above {self.pc_x_reference:.3f} "

@@ -1,4 +1,4 @@
-"""Do the latents of a fit keep what the model assumes about them?
+"""Check whether the latents of a fit satisfy the assumptions of the model.
 
 The model draws z from its prior, independently of x. A fit may explain y by a z that
 depends on x, or that is not distributed like the prior; it then predicts badly at new
@@ -32,9 +32,9 @@ class DiagnosisOptions:
     """How to diagnose latents.
 
     Args:
-        judged: what the verdicts are about. The "means" of z, as in the paper, show a z
-            that memorises. Under exact inference, however, it is "samples" of z, one
-            per row, that are independent of x and distributed like the prior.
+        judged: what the verdicts are about. The "means" of z, as in the paper, reveal a
+            z that memorises. Under exact inference, however, only "samples" of z, one
+            per row, are independent of x and distributed like the prior.
         num_permutations: number of random pairings of x and z that show what white
             noise gives.
         seed: of the permutations, the samples of z and the choice of rows.
@@ -65,7 +65,7 @@ class DiagnosisOptions:
 
 
 class _Latents(NamedTuple):
-    """What there is to diagnose; rows agree, and all is finite."""
+    """The checked arrays to diagnose: equally many rows, all values finite."""
 
     inputs: np.ndarray
     targets: np.ndarray
@@ -119,6 +119,7 @@ def diagnose_latents(
         judged=chosen.judged,
         num_rows=num_rows,
         num_rows_used=len(some.means),
+        num_inputs=latents.inputs.shape[1],
         latent_dim=latents.means.shape[1],
         level=chosen.level,
         collapsed=_is_collapsed(latents),
@@ -224,7 +225,7 @@ def _correlations(
 
 
 def _critical_value(noise: ArrayLike, level: float) -> float:
-    """The order statistic that a value exceeds just if its p-value is significant."""
+    """The order statistic that a value exceeds if and only if it is significant."""
     ordered = np.sort(noise)
     position = int(np.ceil(level * (len(ordered) + 1) - ROUNDING))
     return float(ordered[position - 1])
@@ -262,7 +263,7 @@ def _distances_from_prior(latents: _Latents) -> dict[str, float]:
 
 
 def _std_ratio(latents: _Latents) -> float:
-    """Deviation of q(z) divided by the prior's: of several, the farthest from 1."""
+    """Standard deviation of q(z) divided by the prior's; the one farthest from 1."""
     variances = np.var(latents.means, axis=0) + np.mean(latents.stds**2, axis=0)
     ratios = np.sqrt(variances) / latents.prior_std
     with np.errstate(divide="ignore"):  # a ratio of 0 is the farthest of all

@@ -96,9 +96,9 @@ def permutation_importance(
 ) -> Importance:
     """How much worse the predicted mean and spread get when one input is shuffled.
 
-    For the spread, the mean stays that of the original rows: an input that only tells
-    where y lies, and not how widely it scatters, counts for the mean alone. Use rows
-    that the model was not fitted to.
+    For the spread, the means of the original rows are kept. An input that affects the
+    location of y but not its spread therefore counts only for the mean. Use rows that
+    the model was not fitted to.
 
     Args:
         model: a fitted regressor with `predict(X, return_std=True)` and one output.
@@ -107,9 +107,9 @@ def permutation_importance(
         n_repeats: number of shuffles of each input.
         max_rows: at most this many rows are used, chosen at random.
         random_state: seed of the choice and the shuffles.
-        groups: columns to shuffle together, by name or number, such as those of one
-            category (`TablePreparer.groups` lists them). None shuffles each column by
-            itself.
+        groups: columns to shuffle together, by name or number, such as the columns of
+            one category (`TablePreparer.groups` lists them). None shuffles each column
+            by itself.
     """
     rows, y = _checked_rows(X, y)
     if n_repeats < 1 or max_rows < 2:

@@ -1,4 +1,4 @@
-"""What a person sees of an estimator: the progress bar, the summary in a notebook."""
+"""How an estimator shows itself: the progress bar and the notebook summary."""
 
 import sys
 from collections.abc import Callable, Iterator
@@ -33,7 +33,7 @@ SHORT_NAMES = {
 
 
 def describe(progress: Progress) -> str:
-    """The objective and the terms worth watching, in one line."""
+    """Return the objective and its main terms in one line."""
     parts = [f"objective {progress.value:.4g}"]
     parts += [
         f"{short} {progress.terms[name]:.3g}"
@@ -47,14 +47,14 @@ def describe(progress: Progress) -> str:
 
 @contextmanager
 def progress_bar(show: bool) -> Iterator[Callable[[Progress], None] | None]:
-    """A bar on standard error for as long as the context lasts; None if not shown."""
+    """Show a bar on standard error while the context lasts; yield None if hidden."""
     if not show:
         yield None
         return
     tasks: dict[str, Any] = {}
     with _new_bar() as bar:
 
-        def tell(progress: Progress) -> None:
+        def report(progress: Progress) -> None:
             if progress.stage not in tasks:
                 for task in tasks.values():
                     bar.stop_task(task)
@@ -67,11 +67,11 @@ def progress_bar(show: bool) -> Iterator[Callable[[Progress], None] | None]:
                 terms=describe(progress),
             )
 
-        yield tell
+        yield report
 
 
 def _new_bar():
-    """Stage, bar, steps, times and terms; on a narrow terminal the terms give way."""
+    """Create the bar; a narrow terminal leaves out the terms of the objective."""
     from rich.console import Console
     from rich.progress import (
         BarColumn,
@@ -105,7 +105,7 @@ def _new_bar():
     )
 
 
-# Diagnosing takes a second or so: once for each fit, however often it is shown.
+# A diagnosis takes about a second, so it is computed once for each fit.
 _DIAGNOSES: WeakKeyDictionary[Any, tuple[Any, LatentDiagnosis]] = WeakKeyDictionary()
 _STYLE = (
     "border-collapse:collapse;margin:8px 0 4px;font-size:13px;"
@@ -115,7 +115,7 @@ _CELL = "text-align:left;padding:3px 14px 3px 0;vertical-align:top"
 
 
 def fitted_html(model) -> str:
-    """A small table: size, score, restarts, time, and the verdict on z."""
+    """Return an HTML table: size, score, restarts, time, and the diagnosis of z."""
     rows = "".join(
         f'<tr><th style="{_CELL};font-weight:600">{escape(name)}</th>'
         f'<td style="{_CELL}">{escape(text)}</td></tr>'
@@ -125,7 +125,7 @@ def fitted_html(model) -> str:
 
 
 def fitted_facts(model) -> list[tuple[str, str]]:
-    """Names and texts of what is worth knowing about a fit."""
+    """Return the labels and texts of the summary of a fit."""
     network = model.posterior_.model.network
     rows = model.training_rows_
     inputs = "input" if network.input_dim == 1 else "inputs"

@@ -1,4 +1,4 @@
-"""What a fitted estimator says about z."""
+"""The methods of a fitted estimator that concern the latent variable z."""
 
 from typing import Any
 
@@ -24,7 +24,7 @@ from ncai.types import RawRows, TrainingRows
 
 
 class LatentQueries:
-    """The methods of an estimator that are about the latent variable."""
+    """Adds the methods that concern the latent variable to an estimator."""
 
     posterior_: Posterior
     settings_: Settings
@@ -35,7 +35,7 @@ class LatentQueries:
     latent_posterior_: LatentPosterior | None
 
     def latent_posterior(self, X, y) -> LatentPosterior:
-        """Mean and standard deviation of z for rows whose y is known."""
+        """Return the mean and standard deviation of z for rows whose y is known."""
         check_is_fitted(self)
         self._need_latents("latent_posterior")
         rows = self._labelled(X, y)
@@ -44,21 +44,22 @@ class LatentQueries:
         return infer_latents(self.posterior_, to_data(rows), len(rows), self.seed_)
 
     def sample_latents(self, X, y) -> np.ndarray:
-        """A draw of z for each row whose y is known, [N, K], from p(z | x, y, W).
+        """Draw z from p(z | x, y, W) for each row whose y is known, [N, K].
 
-        From the distribution as it is, by quadrature; for K above 2 from a Gaussian.
-        For the training rows of "hmc" it gives those that were sampled.
+        Up to K = 2 the draws come from the exact distribution, by quadrature; beyond
+        that from a Gaussian. For the training rows of "hmc" they are the sampler's own
+        draws.
         """
         check_is_fitted(self)
         self._need_latents("sample_latents")
         return self._draw_latents(self._labelled(X, y))
 
     def diagnose(self, **options) -> LatentDiagnosis:
-        """Is z independent of x, and distributed like its prior? In numbers and words.
+        """Test whether z is independent of x and distributed like its prior.
 
-        Judged on the means of z where it was inferred row by row, and on samples of it
-        where it was integrated out or sampled. Options go to
-        `ncai.diagnostics.latents.diagnose_latents`.
+        The test uses the means of z if the method inferred a z for each row, and
+        posterior samples of z if the method integrated it out or sampled it. Options
+        are passed to `ncai.diagnostics.latents.diagnose_latents`.
         """
         check_is_fitted(self)
         self._need_latents("diagnose")
@@ -76,11 +77,11 @@ class LatentQueries:
         )
 
     def reconstruction_mse(self):
-        """Mean squared error of the training targets with W and z from the posterior.
+        """Return the mean squared error of the training targets with posterior W and z.
 
-        In squared units of y (of the transformed y, where there is a transform): one
-        number, or one for each output. It is far below the squared error of predictions
-        where z explains what x does not.
+        It is one number, or one for each output, in squared units of y (of the
+        transformed y, if there is a transform). It is far below the squared error of
+        predictions if z explains what x does not.
         """
         check_is_fitted(self)
         self._need_latents("reconstruction_mse")
@@ -115,7 +116,7 @@ class LatentQueries:
         return found.mean + found.std * normals
 
     def _sampled_with(self, rows: TrainingRows) -> SamplePosterior | None:
-        """The sampler's draws, if it drew z of just these rows beside W."""
+        """Return the sampler's draws of z, if it sampled the z of these rows."""
         known, found = self.training_rows_, self.posterior_
         if (
             known is not None
@@ -129,7 +130,7 @@ class LatentQueries:
         return None
 
     def _labelled(self, X, y) -> TrainingRows:
-        """Rows with their y, in the units of training."""
+        """Return rows with their y, in the units of training."""
         X, y = validate(self, X, y, reset=False)
         targets: Any = np.asarray(y, np.float64).reshape(len(X), -1)
         num_outputs = len(self.scaling_.target_shift)
@@ -145,11 +146,11 @@ class LatentQueries:
 def latents_of(
     posterior: Posterior, rows: TrainingRows, seed: int
 ) -> LatentPosterior | None:
-    """Mean and standard deviation of z of the training rows; None without a z."""
+    """Return mean and standard deviation of z of the training rows; None without z."""
     if posterior.model.network.latent_dim == 0:
         return None
     mean, std = posterior.latent_moments()
     if len(mean) == len(rows):
         return LatentPosterior(np.asarray(mean, float), np.asarray(std, float))
-    # Where z was integrated out there is none of its own.
+    # If z was integrated out, the fit itself has no z.
     return infer_latents(posterior, to_data(rows), len(rows), seed)

@@ -1,4 +1,4 @@
-"""Will it fit? Rough sizes of what a fit and a prediction hold, beside what is free."""
+"""Estimate the memory of a fit or prediction, and compare it with what is free."""
 
 import os
 import warnings
@@ -10,18 +10,20 @@ from ncai.predictive.row_map import BLOCK_COMPONENTS, BLOCK_ROWS
 from ncai.runtime.jax_setup import num_threads
 from ncai.training.step import LARGEST_GROUP
 
-# Copies of the hidden values of all rows that a training step holds at once: forward,
-# backward, and what lies between them (see the roofline in `ncai bench`).
+# Number of copies of the hidden values of all rows that a training step holds at once:
+# for the forward pass, the backward pass and in between (see the roofline in `ncai
+# bench`).
 STEP_COPIES = 8
-# Parameters, gradient, two moments of Adam, the best found so far; as mean and scale.
+# Parameters, gradient, two moments of Adam and the best so far; each has mean and
+# scale.
 STATE_COPIES = 10
 FLOAT = 4
-# What compiling and the programs themselves take (measured: 200 to 300 MB).
+# The memory of compilation and of the programs themselves (measured: 200 to 300 MB).
 PROGRAMS = 200_000_000
 
 
 def warn_if_large(what: str, needed: float, advice: str) -> None:
-    """Warn if `needed` bytes are more than are free; silent where that is not known."""
+    """Warn if `needed` exceeds the free memory; silent if that is unknown."""
     free = available_memory()
     if free is not None and needed > free:
         warnings.warn(
@@ -32,7 +34,7 @@ def warn_if_large(what: str, needed: float, advice: str) -> None:
 
 
 def available_memory(meminfo: str | Path = "/proc/meminfo") -> int | None:
-    """Bytes that can be had without swapping; None where the system does not say."""
+    """Return the bytes available without swapping; None if the system does not say."""
     try:
         for line in Path(meminfo).read_text().splitlines():
             if line.startswith("MemAvailable:"):
@@ -46,10 +48,10 @@ def available_memory(meminfo: str | Path = "/proc/meminfo") -> int | None:
 
 
 def fit_bytes(settings: Settings, network: FlatNetwork, num_rows: int) -> int:
-    """About what training holds at its largest.
+    """Estimate the peak memory of training, in bytes.
 
-    The warm start sees all rows. Where z is integrated out, later steps hold a value
-    for each node of z too: of a block of rows, if the method takes rows in blocks.
+    The warm start uses all rows. If z is integrated out, later steps also hold a value
+    for each node of z, for one batch of rows if the method trains on batches.
     """
     method = settings.method
     latents = num_rows * network.latent_dim if method.supports.row_latents else 0
@@ -71,10 +73,10 @@ def fit_bytes(settings: Settings, network: FlatNetwork, num_rows: int) -> int:
 def prediction_bytes(
     network: FlatNetwork, num_rows: int, num_weight_draws: int, num_latent_draws: int
 ) -> int:
-    """About what a mean or a quantile of every row holds at its largest.
+    """Estimate the peak memory of the mean or a quantile of every row, in bytes.
 
-    Rows go through the network in blocks, so that it grows with them only by what comes
-    in and goes out.
+    Rows pass through the network in blocks, so only the inputs and results grow with
+    the number of rows.
     """
     components = min(num_weight_draws * num_latent_draws, BLOCK_COMPONENTS)
     components = max(components, num_latent_draws)
@@ -86,7 +88,7 @@ def prediction_bytes(
 
 
 def hidden_values(network: FlatNetwork) -> int:
-    """Numbers in the hidden layers for one row; a guess for a network of one's own."""
+    """Count the hidden values of one row; this is a guess for a custom network."""
     if isinstance(network.network, MLP):
         own = network.network.latent_hidden
         if isinstance(own, str) or not network.latent_dim:

@@ -1,4 +1,4 @@
-"""How the estimators treat their parameters: method objects, presets, old names."""
+"""The parameters of the estimators: method objects, presets, and names of 0.1."""
 
 from collections.abc import Iterable, Mapping
 from typing import Any, Self
@@ -9,7 +9,7 @@ from ncai.fitting.settings import Settings
 from ncai.inference.registry import open_method
 
 METHOD = "inference"
-# What a preset may fill in, as the constructor names it.
+# The arguments of the constructor that a preset may fill in.
 FILLED = (
     "n_restarts",
     "max_steps",
@@ -21,14 +21,14 @@ FILLED = (
 
 
 class MethodParameters(BaseEstimator):
-    """Parameters of an estimator whose method is a frozen object with its own."""
+    """Parameters of an estimator whose method is a frozen object with settings."""
 
     latent_dim: int
     preset: str
     inference: Any
 
     def __new__(cls, *args, **kwargs):
-        """Refuse arguments of version 0.1 with one sentence on their new place."""
+        """Reject arguments of version 0.1; the message names their new place."""
         del args
         refuse_moved(kwargs, cls._get_param_names())
         return super().__new__(cls)
@@ -36,7 +36,7 @@ class MethodParameters(BaseEstimator):
     def set_params(self, **params) -> Self:
         """Set parameters; `inference__name` sets one of the method's settings.
 
-        A method given by name, or left to the preset, then becomes an object.
+        A method that was given by name, or left to the preset, becomes an object.
         """
         refuse_moved(params, self._get_param_names())
         nested = {
@@ -56,22 +56,22 @@ class MethodParameters(BaseEstimator):
         return self
 
     def _arguments(self) -> dict[str, Any]:
-        """The constructor's arguments as they stand."""
+        """Return the present arguments of the constructor."""
         return {name: getattr(self, name) for name in self._get_param_names()}
 
     def resolved_settings(self) -> Settings:
-        """The settings that `fit` would use, with the preset filled in.
+        """Return the settings that `fit` would use, with the preset filled in.
 
         Raises:
-            ValueError: an argument cannot be; the sentence names it.
+            ValueError: an argument is invalid; the message names it.
         """
         return Settings.resolve(self._arguments())
 
     def __repr__(self, N_CHAR_MAX: int = 700) -> str:
-        """The arguments, with the values that the preset gives."""
+        """Show the arguments with the values that the preset gives."""
         try:
             settings = self.resolved_settings()
-        except (ValueError, TypeError, KeyError):  # as given, if it cannot be resolved
+        except (ValueError, TypeError, KeyError):  # show invalid arguments as given
             return super().__repr__(N_CHAR_MAX)
         shown = self._arguments() | {METHOD: settings.method}
         for name in FILLED:
@@ -86,11 +86,11 @@ class MethodParameters(BaseEstimator):
         return f"{type(self).__name__}({', '.join(listed)})"
 
 
-# ----- Arguments of version 0.1 that have another place now, or none ------------------
+# ----- Arguments of version 0.1 that moved or were removed ----------------------------
 
 _ANY = ("Marginal", "NCAI", "MFVI", "IWAE", "MAP", "HMC")
 _TRAINED = _ANY[:-1]
-# The method classes that have each setting now; the first is shown in the message.
+# The method classes that now have each setting; the message shows the first.
 METHOD_SETTINGS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(
         (
@@ -139,7 +139,7 @@ REMOVED = (
 
 
 def place_of(name: str, value: Any) -> str | None:
-    """The sentence that names the new place of an old argument; None if it is none."""
+    """Return a sentence on the new place of an old argument; None if it is not old."""
     if name in METHOD_SETTINGS:
         first, *others = METHOD_SETTINGS[name]
         rest = f" ({', '.join([first, *others])} have it)" if others else ""
@@ -161,7 +161,7 @@ def place_of(name: str, value: Any) -> str | None:
 
 
 def refuse_moved(given: Mapping[str, Any], known: Iterable[str]) -> None:
-    """Raise one sentence for an argument of version 0.1 that is not known any more."""
+    """Raise an error that names the new place of an argument of version 0.1."""
     known = set(known)
     for name, value in given.items():
         sentence = None if name in known else place_of(name, value)

@@ -1,6 +1,6 @@
-"""From the header and the arrays of a model file to a fitted estimator.
+"""Restore a fitted estimator from the header and the arrays of a model file.
 
-Files of version 0.1 have flat settings, which are put where they belong now.
+Files of version 0.1 have flat settings, which are moved to their present places.
 """
 
 import math
@@ -14,7 +14,12 @@ from ncai.estimators.model_file import ModelFileError
 from ncai.fitting.settings import Settings
 from ncai.inference.base import Method
 from ncai.inference.latents import LatentPosterior
-from ncai.inference.posterior import GaussianPosterior, SamplePosterior, SamplerReport
+from ncai.inference.posterior import (
+    GaussianPosterior,
+    NoiseSpread,
+    SamplePosterior,
+    SamplerReport,
+)
 from ncai.inference.registry import METHODS
 from ncai.model.bnn_lv import PriorState
 from ncai.model.networks import MLP, FlatNetwork
@@ -23,7 +28,7 @@ from ncai.preprocessing.scaling import Scaling
 from ncai.preprocessing.target_transforms import TargetTransform
 from ncai.types import TrainingRows, Unknowns
 
-# Where the estimators live that a file may name.
+# The modules of the estimators that a file may name.
 HOMES = {
     "BNNLVRegressor": "ncai.estimators.bnn_lv",
     "BNNRegressor": "ncai.estimators.bnn",
@@ -40,7 +45,7 @@ NOT_STORED = ("history_", "kept_restarts_", "held_out_score_")
 
 
 def restore(cls, header: dict, arrays: dict, network, path):
-    """An estimator of `cls`, or of a subclass, as it was saved."""
+    """Return the saved estimator, an instance of `cls` or of a subclass."""
     stored = _class_of(header["estimator"])
     if not issubclass(stored, cls):
         raise ModelFileError(
@@ -80,7 +85,7 @@ def _class_of(name: str) -> type:
 
 
 def _params(stored: dict[str, Any], network, path) -> dict[str, Any]:
-    """Arguments of the constructor."""
+    """Return the arguments of the constructor."""
     params = tuples(stored)
     if isinstance(params.get("inference"), dict):
         params["inference"] = _method(params["inference"], path)
@@ -106,7 +111,7 @@ def _settings(stored: dict[str, Any], network, path) -> Settings:
 
 
 def tuples(params: dict) -> dict:
-    """Lists back to tuples, "inf" back to a number, as the estimator had them."""
+    """Turn lists back into tuples and "inf" back into a number."""
 
     def restored(value):
         if isinstance(value, list):
@@ -131,7 +136,11 @@ def _posterior(kind: str, settings: Settings, flat: FlatNetwork, arrays: dict):
 
     if kind == "gaussian":
         mean, scale = unknowns("mean"), unknowns("scale")
-        return GaussianPosterior(model, mean, scale, priors, arrays["shares"])
+        spread = None
+        if "noise_spread.steps" in arrays:
+            names = (f"noise_spread.{name}" for name in NoiseSpread._fields)
+            spread = NoiseSpread(*(arrays[name] for name in names))
+        return GaussianPosterior(model, mean, scale, priors, arrays["shares"], spread)
     return SamplePosterior(model, unknowns("samples"), priors, arrays["shares"])
 
 
@@ -173,7 +182,7 @@ def _set_attributes(estimator, header: dict, flat: FlatNetwork) -> None:
 
 
 def _set_training_part(estimator, arrays: dict) -> None:
-    """The training rows and their latents, where the file has them."""
+    """Set the training rows and their latents, if the file has them."""
     estimator.training_rows_ = None
     estimator.train_index_ = None
     estimator.latent_posterior_ = None
@@ -191,7 +200,7 @@ def _set_training_part(estimator, arrays: dict) -> None:
 
 
 def _sampler_report(found: dict | None) -> SamplerReport | None:
-    """None for a method that does not sample, and for files older than the report."""
+    """Return the sampler's report; None for other methods and for older files."""
     if found is None:
         return None
     numbers = {name: math.nan if v is None else v for name, v in found.items()}
@@ -202,10 +211,10 @@ def _sampler_report(found: dict | None) -> SamplerReport | None:
 
 
 def _check_shapes(path, arrays: dict, posterior: str, network: FlatNetwork) -> None:
-    """Refuse arrays that do not fit together, before a prediction stumbles on them."""
+    """Reject arrays whose shapes do not match, before a prediction fails on them."""
     parts = ("mean", "scale") if posterior == "gaussian" else ("samples",)
     components = len(arrays["shares"])
-    draws = arrays[f"{parts[0]}.weights"].shape[1:-1]  # of a sampler's chain
+    draws = arrays[f"{parts[0]}.weights"].shape[1:-1]  # axes of a sampler's chain
     inputs, outputs = (network.input_dim,), (network.output_dim,)
     expected = {
         "input_shift": inputs,
@@ -220,6 +229,8 @@ def _check_shapes(path, arrays: dict, posterior: str, network: FlatNetwork) -> N
             for part in parts
         },
     }
+    if "noise_spread.steps" in arrays:
+        expected |= {f"noise_spread.{n}": (components,) for n in NoiseSpread._fields}
     if "samples.latents" in arrays:
         rows = arrays["training.inputs"].shape[:1]
         latents = (components, *draws, *rows, network.latent_dim)
@@ -234,13 +245,13 @@ def _check_shapes(path, arrays: dict, posterior: str, network: FlatNetwork) -> N
 
 def _check_finite(path, arrays: dict) -> None:
     for name, array in arrays.items():
-        # A transform may go on without bound, and a constant input has no scale.
+        # The range of a transform may be unbounded, and a constant input has no scale.
         boundless = name in ("target_lower", "target_upper", "input_scale")
         if np.isnan(array).any() or not (boundless or np.isfinite(array).all()):
             raise ModelFileError(f"{path} is damaged: {name} holds NaN or infinity.")
 
 
-# What settings of the first files lack, as they were then.
+# Settings that the first files lack, with the values of that time.
 EARLIEST = {
     "weight_groups": "all",
     "target_transform": "none",
@@ -248,7 +259,7 @@ EARLIEST = {
     "rounding": "ignore",
 }
 RENAMED = {"tune_noise": "recalibrate_noise"}
-# Settings that a posterior of today cannot have.
+# Settings whose posteriors the present code does not support.
 GONE = {"posterior_rank": (0, None), "weight_groups": ("all", None)}
 OF_THE_ESTIMATOR = (
     "latent_dim",
@@ -266,7 +277,7 @@ CONSTRUCTOR = (*OF_THE_ESTIMATOR, "hidden", "activation", "progress", "random_st
 
 
 def upgraded(header: dict[str, Any], arrays: dict, path) -> dict[str, Any]:
-    """The header in the form of today; refused if the model cannot be had any more."""
+    """Convert a header to the present format; reject a model that it cannot hold."""
     settings = EARLIEST | header["settings"]
     for name, kept in GONE.items():
         if settings.get(name) not in kept or "factor.weights" in arrays:
@@ -289,7 +300,7 @@ def upgraded(header: dict[str, Any], arrays: dict, path) -> dict[str, Any]:
 
 
 def _upgraded_method(settings: dict[str, Any]) -> dict[str, Any]:
-    """A method with those of the flat settings that are its own."""
+    """Create the method from the flat settings that belong to it."""
     name = settings["inference"]
     known = METHODS[name]().get_params()
     flat = {RENAMED.get(key, key): value for key, value in settings.items()}
@@ -304,7 +315,7 @@ def _upgraded_method(settings: dict[str, Any]) -> dict[str, Any]:
 
 
 def _given_method(params: dict[str, Any], used: str) -> Any:
-    """The method as the user gave it: by name, or with the settings given."""
+    """Return the method as the user gave it: a name, or an object with settings."""
     given = {key: value for key, value in params.items() if value is not None}
     method = _upgraded_method({"inference": used} | given)
     defaults = METHODS[method["name"]]().get_params()

@@ -1,4 +1,4 @@
-"""What the estimators check of their arguments, and say when something is wrong."""
+"""Checks of the arguments of `fit` and `predict`, with clear error messages."""
 
 import re
 import warnings
@@ -15,7 +15,7 @@ from ncai.types import RawRows, Unknowns
 def given_start(
     start, network: FlatNetwork, num_rows: int, used: np.ndarray
 ) -> Unknowns | None:
-    """A start given by value, checked, for the rows in use; None for one by name."""
+    """Check a start given as values, and return it for the used rows; else None."""
     if start is None or isinstance(start, str):
         return None
     if not isinstance(start, dict) or "weights" not in start:
@@ -45,7 +45,7 @@ def given_start(
             f"({network.num_weights},), one number for each weight of the network, or "
             "several such rows."
         )
-    # One start, or several: with W for each and z for each, or the same z for all.
+    # One start or several; several have their own W, and their own z or a common one.
     several = weights.shape[:-1]
     if latents.shape not in (shape, (*several, *shape)):
         raise ValueError(
@@ -59,7 +59,7 @@ def given_start(
 
 
 def networks_of_start(networks: list[FlatNetwork], start) -> list[FlatNetwork]:
-    """The networks to try: with a start by value, the one that has its weights."""
+    """Return the networks to try; with given weights, only the one they belong to."""
     if not isinstance(start, dict) or "weights" not in start:
         return networks
     weights = start["weights"]
@@ -72,7 +72,7 @@ def networks_of_start(networks: list[FlatNetwork], start) -> list[FlatNetwork]:
 
 
 def validate(estimator, X, y="no_validation", *, names=("X", "y"), **options):
-    """scikit-learn's checks of X, and of y if given; says where there is no number."""
+    """Run scikit-learn's checks of X and y; messages say where a number is missing."""
     with_targets = not isinstance(y, str)
     if with_targets:
         options |= {"multi_output": True, "y_numeric": True}
@@ -83,7 +83,7 @@ def validate(estimator, X, y="no_validation", *, names=("X", "y"), **options):
         if not with_targets:
             return checked
         targets = np.asarray(checked[1], np.float64)
-        if not np.isfinite(targets).all():  # scikit-learn does not look into objects
+        if not np.isfinite(targets).all():  # scikit-learn does not check object arrays
             kind = "NaN" if np.isnan(targets).any() else "infinity"
             raise ValueError(f"Input y contains {kind}")
         return checked[0], targets
@@ -111,7 +111,7 @@ _OF_A_TABLE = (
     "If `ncai fit` made this model, read its file with ncai.TableModel.load, which "
     "takes a table with the columns that the command was given.\n"
 )
-# What scikit-learn says over many lines, with the array in it.
+# Short forms of messages that scikit-learn prints over many lines with the array.
 _IN_ONE_SENTENCE = {
     "Expected 2D array, got 1D": "Expected 2D array, got 1D array as {0}: rows and "
     "columns are needed; Reshape your data, by {0}.reshape(-1, 1) if it is one column.",
@@ -123,7 +123,7 @@ _IN_ONE_SENTENCE = {
 
 
 def _refuse_dates(values, name: str) -> None:
-    """Dates and durations are no numbers, though they can be turned into some."""
+    """Reject dates and durations, although they could be converted to numbers."""
     if hasattr(values, "dtypes") and hasattr(values, "columns"):
         kinds = dict(values.dtypes.items())
     else:
@@ -138,7 +138,7 @@ def _refuse_dates(values, name: str) -> None:
 
 
 def rows_to_fit(X, y, sample_weight) -> tuple[RawRows, np.ndarray]:
-    """Rows that count, and their numbers: a row of weight 0 is no row at all."""
+    """Return the rows with a positive weight, and their row numbers."""
     weights = np.ones(len(X))
     if sample_weight is not None:
         weights = check_weights(sample_weight, X)
@@ -154,7 +154,7 @@ def rows_to_fit(X, y, sample_weight) -> tuple[RawRows, np.ndarray]:
 
 
 def validation_rows(estimator, X_valid, y_valid, num_outputs: int) -> RawRows | None:
-    """The user's own rows to choose by, checked; None if there are none."""
+    """Check and return the user's validation rows; None if there are none."""
     if (X_valid is None) != (y_valid is None):
         raise ValueError("give X_valid and y_valid together, or neither.")
     if X_valid is None:
@@ -171,7 +171,7 @@ def validation_rows(estimator, X_valid, y_valid, num_outputs: int) -> RawRows | 
 
 
 def check_weights(sample_weight, X) -> np.ndarray:
-    """How often each row counts."""
+    """Check the sample weights: how often each row counts."""
     try:
         values = np.asarray(sample_weight, np.float64)
     except (TypeError, ValueError):
@@ -188,7 +188,7 @@ def check_weights(sample_weight, X) -> np.ndarray:
 
 
 def _holds_text(X, y, names: tuple[str, str]) -> str:
-    """Says which of the two, and if it is X which column, is no number."""
+    """Describe where X or y contains text instead of numbers."""
     rows = np.asarray(X, object)
     columns = rows.T if rows.ndim == 2 else rows[None]
     labels = list(getattr(X, "columns", range(len(columns))))
@@ -214,7 +214,7 @@ def _first_text(values: np.ndarray) -> str | None:
 
 
 def _first_not_finite(values, kind: str) -> str:
-    """Where NaN (or infinity) is, if it can be found."""
+    """Describe where the first NaN or infinity is, if it can be found."""
     try:
         array = np.asarray(values, np.float64)
     except (TypeError, ValueError):  # a missing value of another type than NaN
@@ -232,7 +232,7 @@ def _first_not_finite(values, kind: str) -> str:
 
 
 def warn_of_constants(targets: np.ndarray, single: bool) -> None:
-    """Say which targets do not vary."""
+    """Warn about targets that do not vary."""
     constant = np.flatnonzero(np.ptp(targets, axis=0) == 0)
     if len(constant):
         what = "y" if single else f"y in column {', '.join(map(str, constant))}"
@@ -244,7 +244,7 @@ def warn_of_constants(targets: np.ndarray, single: bool) -> None:
 
 
 def new_seed(random_state) -> int:
-    """A seed drawn from a random state, as scikit-learn does."""
+    """Draw a seed from a random state, as scikit-learn does."""
     try:
         return int(check_random_state(random_state).randint(2**31 - 1))
     except ValueError:
@@ -255,6 +255,6 @@ def new_seed(random_state) -> int:
 
 
 def seed_of(random_state) -> int:
-    """A whole number as it is, so that it means the same as `seed` elsewhere."""
+    """Return the seed; a whole number is used as it is, like `seed` elsewhere."""
     whole = isinstance(random_state, int | np.integer)
     return int(random_state) if whole and random_state >= 0 else new_seed(random_state)

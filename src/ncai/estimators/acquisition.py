@@ -1,4 +1,4 @@
-"""Active learning: which rows of a pool would teach the model most."""
+"""Active learning: score the rows of a pool by how much a label would help."""
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -7,20 +7,21 @@ KINDS = ("epistemic", "total", "aleatoric")
 
 
 def acquisition(
-    model, X: ArrayLike, kind: str = "epistemic", measure: str = "variance"
+    model, X: ArrayLike, kind: str = "epistemic", measure: str = "crps"
 ) -> np.ndarray:
-    """A score for each row of a pool, [N]; label the rows with the largest first.
+    """Score each row of a pool, [N]; label the rows with the largest scores first.
 
     Args:
         model: a fitted `BNNLVRegressor` or `BNNRegressor`.
         X: the rows of the pool.
-        kind: "epistemic" is what more data would take away, so it asks where the model
-            does not know; "total" also asks where the noise is wide, which labels do
-            not reduce; "aleatoric" is the noise alone.
-        measure: "variance": for one output in squared units of y; for several the sum
-            of their parts, each as a share of the median total variance of that output
-            over the pool, so that the units of the outputs do not matter. "entropy": in
-            nats; its epistemic part is the information that y has about W (slower).
+        kind: "epistemic" is the uncertainty that more data would remove, so it selects
+            rows where data are missing. "total" also selects rows with wide noise,
+            which labels do not reduce. "aleatoric" is the noise alone.
+        measure: "crps" (in units of y), "variance" (in squared units of y) or "entropy"
+            (in nats; slower). With several outputs, "crps" and "variance" give the sum
+            over outputs, where each output is divided by the median of its total over
+            the pool, so that units do not matter. The epistemic part of "entropy" is
+            the information that y has about W.
 
     Example:
         >>> import numpy as np
@@ -39,5 +40,5 @@ def acquisition(
     if scores.ndim == 1:
         return scores
     usual = np.median(parts.total, axis=0)
-    # A rounded output may have no spread at all in most rows.
+    # A rounded output may have zero variance in most rows.
     return (scores / np.where(usual > 0, usual, 1.0)).sum(axis=1)

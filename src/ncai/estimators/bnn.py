@@ -1,4 +1,4 @@
-"""The same estimator without a latent input."""
+"""The scikit-learn regressor `BNNRegressor`, which has no latent input."""
 
 from typing import Any
 
@@ -6,9 +6,10 @@ from ncai.estimators.bnn_lv import BNNLVRegressor
 
 
 class BNNRegressor(BNNLVRegressor):
-    """A Bayesian neural network without latent input: y = f(x; W) + noise.
+    """A Bayesian neural network without a latent input: y = f(x; W) + noise.
 
-    The noise has the same width everywhere. Arguments as in `BNNLVRegressor`.
+    The noise has the same width everywhere. The arguments are those of
+    `BNNLVRegressor`.
     """
 
     def __init__(

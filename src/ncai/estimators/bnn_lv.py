@@ -37,76 +37,84 @@ from ncai.types import TrainingRows
 class BNNLVRegressor(LatentQueries, RegressorMixin, MethodParameters):
     """A Bayesian neural network with a latent input: y = f(x, z; W) + noise.
 
-    A prediction is a whole density, whose uncertainty splits into *aleatoric* (stays
-    with more data) and *epistemic* (shrinks). Arguments left None have the value that
-    the preset gives for the method; `repr` shows them. Variances are in standardised
-    units while `standardize` is on.
+    A prediction is a whole density. Its uncertainty splits into an *aleatoric* part,
+    which more data cannot reduce, and an *epistemic* part, which they can. An argument
+    that is None takes the value that the preset gives for the method; `repr` shows
+    these values. Variances are in standardised units unless `standardize` is False.
 
     Args:
         latent_dim: K, the number of latent inputs; 0 gives a plain BNN, which "ncai",
-            "ncai0", "marginal" and "iwae" fit as "mfvi" does: they differ in z alone.
+            "ncai0", "marginal" and "iwae" fit as "mfvi" does, because they differ from
+            it only in z.
         inference: a method by name, or an object with settings such as
-            `ncai.NCAI(hz_weight=0.5)`: "marginal" (z integrated out, so that it cannot
-            memorise the data; K of at most 2), "iwae" (an importance-weighted bound in
-            z, nearly that for any K), "ncai", "ncai0" (its warm start without
-            penalties), "mfvi" (plain variational inference), "map", "hmc" (NUTS over W
-            and z) or "hmc_marginal" (NUTS over W, z integrated out; K of at most 2).
-            None: "marginal", or "ncai" with the preset "paper".
+            `ncai.NCAI(hz_weight=0.5)`. The names are "marginal" (z integrated out, so
+            that it cannot memorise the data; K of at most 2), "iwae" (an
+            importance-weighted bound, which nearly integrates z out for any K), "ncai",
+            "ncai0" (NCAI without penalties), "mfvi" (plain variational inference),
+            "map", "hmc" (NUTS over W and z) and "hmc_marginal" (NUTS over W, z
+            integrated out; K of at most 2). The default None means "marginal", or
+            "ncai" with the preset "paper".
         preset: "default", or "paper" for the settings of the paper.
         hidden: nodes in each hidden layer.
-        activation: of the hidden layers, by name.
-        network: in place of `hidden` and `activation`: an `ncai.MLP` with all its
-            settings, or a network of your own (see `ncai.Network`).
-        n_restarts: random starts, trained side by side.
+        activation: name of the activation function of the hidden layers.
+        network: replaces `hidden` and `activation` by an `ncai.MLP` with all its
+            settings, or by a network of your own (see `ncai.Network`).
+        n_restarts: number of random starts, which are trained in parallel.
         max_steps: limit on the steps of the main training (`stop_reasons_` says what
-            ended it). Added to it are the warm start of NCAI (up to a third, at most
-            5,000), learning the noise (a tenth) and a start by value (a tenth);
-            `start="map"` doubles it.
-        time_limit: seconds after which training stops with what it has; checked every
-            250 steps, so that compiling the first of them may take longer. A sampler
-            checks every 25 draws, and makes 25 to warm up and 25 to keep in any case.
-        noise_variance: of the output: a number, one number for each output,
-            "empirical", or learned as "map" or "variational".
-        target_transform: train on "none", "log" or "yeo_johnson" of y; or "auto":
-            "none" or "log" ("yeo_johnson" where y is not all positive), whichever gives
-            held-out rows the better density, in the units of y: after a quarter of the
-            steps, or where that is close (and there is no time limit) after all of
-            them. Predictions are always about y.
-        rounding: "auto": where y is rounded (its values repeat, and lie on a lattice),
-            learn from y plus uniform noise of one step (dequantisation), and round what
-            is predicted: probabilities, quantiles and samples are those of values of
-            the lattice. "smooth": predict y before it was rounded. "ignore" learns from
-            y as it is: its density may be spikes.
-        keep: "best" restart on held-out rows, or all of them as a mixture: "equal", or
-            with stacking "weighted" to fit the held-out rows (restarts of a temperature
-            share a weight). A restart that is 3 nats a row behind another on the same
-            rows is left out.
-        standardize: scale X and y inside to mean 0 and standard deviation 1.
-        progress: show a progress bar.
+            ended it). Further steps are added for the warm start of NCAI (up to a
+            third, at most 5,000), for learning the noise (a tenth) and for a start
+            given as values (a tenth); `start="map"` doubles the steps.
+        time_limit: seconds after which training stops and keeps its result so far. The
+            time is checked every 250 steps, and compilation is not interrupted, so a
+            fit may take longer. A sampler checks every 25 draws; it makes at least 25
+            warm-up draws and 25 draws that it keeps.
+        noise_variance: variance of the output noise: a number, one number for each
+            output, "empirical" (empirical Bayes), or learned as "map" or "variational".
+        target_transform: the function of y to train on: "none", "log" or "yeo_johnson".
+            "auto" chooses between "none" and "log" ("yeo_johnson" if y is not always
+            positive) by the density of held-out rows in the units of y. Trial fits with
+            a quarter of the steps decide; if they are close and there is no time limit,
+            complete fits decide. Predictions always refer to y.
+        rounding: how to treat a rounded y, whose values repeat and lie on a lattice.
+            "auto" trains on y plus uniform noise of one lattice step (dequantisation)
+            and rounds the predictions: probabilities, quantiles and samples refer to
+            lattice values. "smooth" predicts y before it was rounded. "ignore" trains
+            on y as it is, so the density may consist of spikes.
+        keep: which restarts predict: the "best" on held-out rows, or all of them as a
+            mixture with "equal" weights or with stacking weights that are fitted to the
+            held-out rows ("weighted"; restarts of the same temperature share a weight).
+            A mixture leaves out a restart that is 3 nats per row behind another on the
+            same rows.
+        standardize: whether to scale X and y internally to mean 0 and standard
+            deviation 1.
+        progress: whether to show a progress bar.
         random_state: seed; the same seed gives the same result.
 
     Attributes:
-        settings_: the `Settings` in use, with what the preset filled in and what "auto"
-            chose; `settings_.method` is the method.
-        latent_posterior_: mean and std of z for the rows trained on; of a sampler those
-            of one chain, since the sign of z may be another in each.
-        train_index_: which rows of X those are.
-        training_rows_: these rows in the units of training.
-        restart_scores_: a score for each restart, higher is better, in the units of
-            training (standardised y); `score_name_` says what it is. Where the noise
-            was recalibrated, at the recalibrated widths. With "marginal" those of a
-            short trial fit come last.
+        settings_: the `Settings` of the fit, with the values of the preset and the
+            choices of "auto"; `settings_.method` is the method.
+        latent_posterior_: mean and standard deviation of z for the training rows. For a
+            sampler they come from one chain, because the sign of z can differ between
+            chains.
+        train_index_: the row numbers of the training rows in X.
+        training_rows_: the training rows in the units of training.
+        restart_scores_: a score for each restart, in the units of training
+            (standardised y); higher is better, and `score_name_` is the name of the
+            score. If the noise was recalibrated, the scores use the recalibrated
+            widths. With "marginal" the restarts of the trial fit come last.
         kept_restarts_: numbers of the restarts that predict, in the order of
-            `posterior_.shares`; None of a model read from a file.
-        held_out_score_: average log density that held-out rows have under what predicts
-            (with folds: under those restarts of it that did not see the row), in the
-            units of y. To compare settings by; None where no rows were held out, and of
-            a model read from a file.
-        history_: averages of the objective and its terms, [chunks, restarts].
+            `posterior_.shares`; None for a model read from a file.
+        held_out_score_: average log density of the held-out rows, in the units of y,
+            under the mixture that predicts (with folds, under its restarts that did not
+            train on the row). Use it to compare settings. None if no rows were held
+            out, and for a model read from a file.
+        history_: averages of the objective and its terms over chunks of steps, [chunks,
+            restarts].
         stop_reasons_: why each stage of training ended, and after how many steps.
-        restarts_lost_: restarts that became non-finite and were dropped.
+        restarts_lost_: number of restarts that became non-finite and were dropped.
         interrupted_: whether Ctrl-C ended training early.
-        sampler_report_: R-hat, effective sample size, divergences; None for the rest.
+        sampler_report_: R-hat, effective sample size and divergences; None if the
+            method does not sample.
         posterior_: the posterior that predicts.
 
     Example:
@@ -121,7 +129,7 @@ class BNNLVRegressor(LatentQueries, RegressorMixin, MethodParameters):
         True
     """
 
-    # What `fit` or `load` sets; after `load` what was not stored is None.
+    # `fit` and `load` set these; after `load`, those that were not stored are None.
     n_features_in_: int
     feature_names_in_: np.ndarray
     history_: dict[str, Any] | None
@@ -176,17 +184,17 @@ class BNNLVRegressor(LatentQueries, RegressorMixin, MethodParameters):
         Args:
             X: inputs.
             y: targets.
-            sample_weight: how often each row counts; not negative, and with "hmc" 0 or
-                1, since it samples one z a row.
-            X_valid: rows to choose among restarts by, in place of held-out ones.
+            sample_weight: how often each row counts; not negative. With "hmc" it must
+                be 0 or 1, because that method samples one z per row.
+            X_valid: rows that choose among restarts, instead of held-out rows of X.
             y_valid: their targets.
         """
-        # A fit that fails or is stopped leaves none, rather than that of other data.
+        # A fit that fails or is stopped must not leave the posterior of an earlier fit.
         vars(self).pop("posterior_", None)
         settings = self.resolved_settings()
         seed = new_seed(self.random_state)
         X, y = validate(self, X, y, ensure_min_samples=2)
-        # JAX looks for its cache at the first program: turned on later it misses some.
+        # JAX looks for its cache when it compiles its first program, so turn it on now.
         prepare_jax()
         rows, used = rows_to_fit(X, y, sample_weight)
         valid = validation_rows(self, X_valid, y_valid, rows.targets.shape[1])
@@ -201,8 +209,8 @@ class BNNLVRegressor(LatentQueries, RegressorMixin, MethodParameters):
             "give it fewer rows, hidden nodes, n_restarts or draws",
         )
         try:
-            with progress_bar(bool(self.progress)) as tell:
-                found = Search(settings, networks, seed, start, tell).run(rows, valid)
+            with progress_bar(bool(self.progress)) as report:
+                found = Search(settings, networks, seed, start, report).run(rows, valid)
             result = found.result
             training_rows = found.candidate.rows.pick(result.train_index)
             latents = latents_of(result.posterior, training_rows, seed)
@@ -220,7 +228,7 @@ class BNNLVRegressor(LatentQueries, RegressorMixin, MethodParameters):
         return self
 
     def _keep_result(self, settings: Settings, found: Trial) -> None:
-        """Set what the fit found as attributes."""
+        """Set the fitted attributes."""
         result, scaling = found.result, found.candidate.scaling
         self.settings_ = replace(
             settings,
@@ -240,16 +248,16 @@ class BNNLVRegressor(LatentQueries, RegressorMixin, MethodParameters):
         self.n_iter_ = result.fit.num_steps
         self.sampler_report_ = result.fit.sampler
         self.fit_seconds_ = result.seconds
-        self.posterior_ = result.posterior  # last: with it the estimator is fitted
+        self.posterior_ = result.posterior  # last: it marks the estimator as fitted
 
     def __sklearn_is_fitted__(self) -> bool:
-        """Whether a fit came to an end (one that failed leaves `n_features_in_`)."""
+        """Return whether a fit was completed; a failed one leaves `n_features_in_`."""
         return hasattr(self, "posterior_")
 
     # ----- Predicting -----------------------------------------------------------------
 
     def predict_dist(self, X) -> PredictiveDistribution:
-        """The predictive distribution of each row: density, quantiles, samples, ..."""
+        """Return the predictive distribution of each row."""
         import jax
 
         check_is_fitted(self)
@@ -276,34 +284,35 @@ class BNNLVRegressor(LatentQueries, RegressorMixin, MethodParameters):
         )
 
     def predict(self, X, return_std=False):
-        """The mean of y given X; with `return_std`, also its standard deviation."""
+        """Predict the mean of y; with `return_std`, also the standard deviation."""
         dist = self.predict_dist(X)
         return (dist.mean(), dist.std()) if return_std else dist.mean()
 
     def predict_interval(self, X, level=0.95) -> np.ndarray:
-        """Central interval of probability `level`: [N, 2], or [N, L, 2]."""
+        """Predict the central interval of probability `level`: [N, 2], or [N, L, 2]."""
         return np.stack(self.predict_dist(X).interval(level), axis=-1)
 
     def predict_quantiles(self, X, quantiles=(0.05, 0.5, 0.95)) -> np.ndarray:
-        """Quantiles of y given X: [N, Q], or [N, L, Q]."""
+        """Predict quantiles of y given X: [N, Q], or [N, L, Q]."""
         return self.predict_dist(X).quantile(np.atleast_1d(quantiles))
 
     def sample_y(self, X, n_samples=1, random_state=0) -> np.ndarray:
-        """Random draws of y given X: [N, n], or [N, L, n] (as scikit-learn's GP)."""
+        """Draw samples of y given X: [N, n], or [N, L, n] (as scikit-learn's GP)."""
         samples = self.predict_dist(X).sample(n_samples, seed_of(random_state))
         return np.moveaxis(samples, 0, -1)
 
-    def decompose_uncertainty(self, X, measure="variance", **options) -> Decomposition:
+    def decompose_uncertainty(self, X, measure="crps", **options) -> Decomposition:
         """Total, aleatoric and epistemic uncertainty of each row.
 
-        With "variance" in squared units of y (take roots for standard deviations, as
-        `ncai predict --decompose` does), with "entropy" in nats. See
+        The measure "crps" gives parts in the units of y, as `ncai predict --decompose`
+        does; "variance" gives squared units of y, and "entropy" gives nats. The result
+        has the Monte Carlo standard error of each part. See
         `PredictiveDistribution.decompose`.
         """
         return self.predict_dist(X).decompose(measure, **options)
 
     def log_score(self, X, y, sample_weight=None) -> float:
-        """Average log predictive density of y, in the units of y; larger is better."""
+        """Return the average log predictive density of y, in the units of y."""
         log_prob = self.predict_dist(X).log_prob(y)
         return average_log_likelihood(log_prob, sample_weight)
 
@@ -313,9 +322,9 @@ class BNNLVRegressor(LatentQueries, RegressorMixin, MethodParameters):
         """Write the fitted model to one file (safetensors; reading it runs no code).
 
         Args:
-            path: where; an existing file is replaced in one step.
-            include_training: also the training rows and their latents, which `diagnose`
-                needs and predictions do not.
+            path: the file; an existing file is replaced in one step.
+            include_training: also save the training rows and their latents, which
+                `diagnose` needs and predictions do not.
         """
         from ncai.estimators.persistence import save_model
 
@@ -328,14 +337,14 @@ class BNNLVRegressor(LatentQueries, RegressorMixin, MethodParameters):
 
         Args:
             path: the file.
-            network: the network of your own that the model was fitted with, if it was.
+            network: your own network, if the model was fitted with one.
         """
         from ncai.estimators.persistence import load_model
 
         return load_model(cls, path, network)
 
     def _html_repr(self) -> str:
-        # scikit-learn's table of parameters, and what came of them.
+        # scikit-learn's table of parameters, followed by our summary of the fit.
         shown = super()._html_repr()
         if not self.__sklearn_is_fitted__():
             return shown

@@ -1,13 +1,13 @@
-"""A guard for calibration: split-conformal correction of a predictive distribution.
+"""Split-conformal correction of a predictive distribution.
 
-The PIT of a row is its predictive cdf at the target; were the predictions right, PIT
-values would be uniform. Those of calibration rows, which the model has not seen, say
-how they are in truth, and levels are corrected by them. Where calibration rows and new
-rows are exchangeable (drawn in the same way, in any order), then, whatever the model:
+The PIT value of a row is its predictive cdf at the target. If the predictions are
+calibrated, PIT values are uniform. Calibration rows, which the model has not seen, show
+the actual distribution of PIT values, and the levels of intervals are corrected by it.
+If calibration rows and new rows are exchangeable, then for any model:
 
     P(y in the interval of a level) >= level, and <= level + 1 / (n + 1) without ties,
 
-on average over calibration sets of n rows and new rows; not for each x.
+on average over calibration sets of n rows and over new rows, but not for each x.
 """
 
 from typing import Any
@@ -20,17 +20,17 @@ from sklearn.utils.validation import check_is_fitted
 from ncai.diagnostics.evaluation import pit_values
 from ncai.fitting.holdout import hold_out
 
-FURTHEST = 1e-6  # probability beyond which quantiles are not asked for
+FURTHEST = 1e-6  # quantiles with a smaller tail probability are not computed
 
 
 class ConformalRegressor(RegressorMixin, BaseEstimator):
-    """A regressor with one output whose intervals hold what they promise.
+    """A regressor with one output whose intervals have guaranteed coverage.
 
     Args:
-        estimator: a `BNNLVRegressor` or `BNNRegressor`, whose settings are used by
-            `fit`; or one that is fitted, for `calibrate`.
-        calibration_fraction: rows that `fit` keeps apart to calibrate by.
-        random_state: which rows those are.
+        estimator: a `BNNLVRegressor` or `BNNRegressor`. `fit` uses its settings;
+            `calibrate` needs it to be fitted.
+        calibration_fraction: share of the rows that `fit` holds out for calibration.
+        random_state: seed of the choice of these rows.
 
     Attributes:
         estimator_: the fitted estimator.
@@ -54,7 +54,7 @@ class ConformalRegressor(RegressorMixin, BaseEstimator):
         self.random_state = random_state
 
     def fit(self, X, y):
-        """Fit the estimator to some rows, and calibrate by the others."""
+        """Fit the estimator to some rows, and calibrate it with the others."""
         if not 0 < self.calibration_fraction < 1:
             raise ValueError(
                 f"calibration_fraction={self.calibration_fraction!r} must be between "
@@ -77,7 +77,7 @@ class ConformalRegressor(RegressorMixin, BaseEstimator):
         return self._calibrate(fitted, _pick(X, kept), y[kept])
 
     def calibrate(self, X, y):
-        """Calibrate the estimator, fitted elsewhere, by rows that it has not seen."""
+        """Calibrate the fitted estimator with rows that it has not seen."""
         check_is_fitted(self.estimator)
         return self._calibrate(self.estimator, X, y)
 
@@ -90,14 +90,15 @@ class ConformalRegressor(RegressorMixin, BaseEstimator):
         return self
 
     def predict(self, X) -> np.ndarray:
-        """The estimator's mean, which needs no calibration."""
+        """Return the estimator's mean, which is not corrected."""
         check_is_fitted(self)
         return self.estimator_.predict(X)
 
     def predict_interval(self, X, level=0.95) -> np.ndarray:
-        """Intervals that hold a new row with probability `level` at least: [N, 2].
+        """Return intervals that contain a new y with at least probability `level`.
 
-        Infinite where calibration rows lay outside of every interval.
+        The shape is [N, 2]. An interval is infinite if too many calibration rows lie
+        outside of every interval.
         """
         check_is_fitted(self)
         if not 0 < level < 1:
@@ -107,7 +108,7 @@ class ConformalRegressor(RegressorMixin, BaseEstimator):
         return self._quantiles(X, np.array([0.5 - reach, 0.5 + reach]))
 
     def predict_quantiles(self, X, quantiles=(0.05, 0.5, 0.95)) -> np.ndarray:
-        """Values that a new row stays below with probability q at least: [N, Q]."""
+        """Return values that a new y does not exceed with probability >= q: [N, Q]."""
         check_is_fitted(self)
         wanted = np.atleast_1d(np.asarray(quantiles, float))
         if not ((wanted > 0) & (wanted < 1)).all():
@@ -116,9 +117,10 @@ class ConformalRegressor(RegressorMixin, BaseEstimator):
         return self._quantiles(X, self.pit_[np.array(ranks) - 1])
 
     def cdf(self, X, y: ArrayLike) -> np.ndarray:
-        """The corrected cdf: the share of calibration rows with no larger PIT, [N].
+        """Return the corrected cdf: the share of calibration PITs up to a row's PIT.
 
-        The row itself counts half, so values lie between 0 and 1 and average one half.
+        The row itself counts as one half, so values lie between 0 and 1, with mean one
+        half.
         """
         check_is_fitted(self)
         below = np.searchsorted(self.pit_, pit_values(self.estimator_, X, y), "right")
@@ -128,13 +130,13 @@ class ConformalRegressor(RegressorMixin, BaseEstimator):
         inside = np.clip(levels, FURTHEST, 1 - FURTHEST)
         found = self.estimator_.predict_dist(X).quantile(inside)
         found = found.reshape(-1, len(levels))
-        # So far out a cdf tells nothing apart: only no bound at all is sure.
+        # The cdf is constant this far out, so only an infinite bound is safe.
         found = np.where(levels < FURTHEST, -np.inf, found)
         return np.where(levels > 1 - FURTHEST, np.inf, found)
 
 
 def _rank(probability: float, num_rows: int, what: str) -> int:
-    """Which of the sorted calibration scores bounds a new one so often."""
+    """Return the rank of the calibration score that bounds a new one at this level."""
     rank = int(np.ceil((num_rows + 1) * probability - 1e-9))
     if rank > num_rows:
         needed = int(np.ceil(probability / (1 - probability) - 1e-9))

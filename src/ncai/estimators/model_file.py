@@ -1,4 +1,4 @@
-"""What a model file holds: quick, and without the package that runs models."""
+"""Read the header and the arrays of a model file, without importing JAX."""
 
 import hashlib
 import json
@@ -16,14 +16,14 @@ CHECKSUM = "sha256"
 
 
 class ModelFileError(ValueError):
-    """A file that is not a model we can read."""
+    """A file is not a model that this version can read."""
 
 
 def read_file(path) -> tuple[dict, dict[str, np.ndarray]]:
-    """Header and arrays of a model file, with a clear error for any other file."""
+    """Read header and arrays of a model file; raise a clear error for other files."""
     path = Path(path)
     require_file(path, "model file")
-    path.open("rb").close()  # which says why, if it may not be read
+    path.open("rb").close()  # raises a clear error if the file cannot be read
     try:
         with safe_open(path, framework="numpy") as handle:
             metadata = handle.metadata() or {}
@@ -34,7 +34,7 @@ def read_file(path) -> tuple[dict, dict[str, np.ndarray]]:
             f"file ({error})."
         ) from None
     header = _parse_header(metadata, path)
-    expected = header.get(CHECKSUM)  # files of the first days have none
+    expected = header.get(CHECKSUM)  # the first files have none
     if expected is not None and expected != checksum(header, arrays):
         raise ModelFileError(
             f"{path} is damaged: what it holds does not match its checksum."
@@ -43,13 +43,13 @@ def read_file(path) -> tuple[dict, dict[str, np.ndarray]]:
 
 
 def read_table_part(path) -> dict[str, Any] | None:
-    """What `ncai fit` wrote beside the estimator; None of a model saved in Python."""
+    """Read what `ncai fit` stored with the model; None for one saved in Python."""
     header, _ = read_file(path)
     return header.get("table")
 
 
 def flat_settings(header: dict[str, Any]) -> dict[str, Any]:
-    """All settings by name, with those that the preset filled in."""
+    """Return all settings by name, including those from the preset."""
     settings = dict(header.get("settings") or {})
     method = settings.pop("method", None)
     if method is None:  # files of version 0.1 are flat
@@ -60,7 +60,7 @@ def flat_settings(header: dict[str, Any]) -> dict[str, Any]:
 
 
 def checksum(header: dict, arrays: dict[str, np.ndarray]) -> str:
-    """SHA-256 of the header (but for the checksum itself) and of every array."""
+    """Return SHA-256 of the header (without the checksum itself) and of all arrays."""
     digest = hashlib.sha256()
     words = {name: value for name, value in header.items() if name != CHECKSUM}
     digest.update(json.dumps(words, sort_keys=True).encode())
@@ -72,7 +72,7 @@ def checksum(header: dict, arrays: dict[str, np.ndarray]) -> str:
 
 
 def _parse_header(metadata, path: str | Path) -> dict[str, Any]:
-    """What ncai wrote into the metadata of a safetensors file; refuses other files."""
+    """Parse the header that ncai wrote into a safetensors file; reject other files."""
     try:
         header = json.loads(metadata["ncai"])
         kind, version = header["format"], int(header["version"])

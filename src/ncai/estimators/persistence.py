@@ -1,9 +1,9 @@
-"""Writing a fitted estimator to a model file, and the way back.
+"""Write a fitted estimator to a model file, and read it.
 
-A model file is safetensors with a JSON header: reading one never runs code. The header
-says what the file is and holds the settings; the tensors are the posterior over the
-weights (or a sampler's draws) and the scaling. Per-row latents and training rows are
-left out unless asked for. A checksum over all of it detects damage.
+A model file is a safetensors file with a JSON header, so reading one never runs code.
+The header identifies the file and contains the settings. The tensors are the posterior
+over the weights (or the draws of a sampler) and the scaling. The training rows and
+their latents are stored only on request. A checksum over the whole file detects damage.
 """
 
 import json
@@ -38,13 +38,13 @@ from ncai.runtime.atomic_write import replacing
 def save_model(
     estimator, path, include_training: bool = False, table: dict | None = None
 ) -> None:
-    """Write a fitted estimator; an existing file is replaced in one step.
+    """Write a fitted estimator to a file; an existing file is replaced in one step.
 
     Args:
-        estimator: fitted.
-        path: of the file.
-        include_training: whether the training rows and their latents go along.
-        table: of a `TableModel`, how it prepares tables and what its fit found.
+        estimator: the fitted estimator.
+        path: the file.
+        include_training: whether to store the training rows and their latents.
+        table: for a `TableModel`, how it prepares tables, and the record of its fit.
     """
     path = Path(path)
     header = describe(estimator) | {"table": plain(table)}
@@ -56,12 +56,12 @@ def save_model(
 
 
 def load_model(cls, path, network=None):
-    """An estimator as `save_model` left it.
+    """Read an estimator that `save_model` wrote.
 
     Args:
-        cls: the class that is expected; a file of a subclass is taken too.
-        path: of the file.
-        network: the network of the user's own that the model was fitted with.
+        cls: the expected class; the file may also contain a subclass.
+        path: the file.
+        network: the user's own network, if the model was fitted with one.
     """
     header, arrays = read_file(path)
     try:
@@ -78,7 +78,7 @@ def load_model(cls, path, network=None):
 
 
 def describe(estimator) -> dict[str, Any]:
-    """What the header says of a fitted estimator."""
+    """Return the header of a fitted estimator."""
     from ncai import __version__
 
     posterior, sampler = estimator.posterior_, estimator.sampler_report_
@@ -113,7 +113,7 @@ def describe(estimator) -> dict[str, Any]:
 
 
 def method_header(method: Method) -> dict[str, Any]:
-    """A method by its name and its settings; a start by value is left out."""
+    """Return a method as its name and settings, without a start given as values."""
     settings = {
         name: value
         for name, value in method.get_params().items()
@@ -123,7 +123,7 @@ def method_header(method: Method) -> dict[str, Any]:
 
 
 def _settings_header(settings: Settings) -> dict[str, Any]:
-    """All settings but the network, which the header has apart."""
+    """Return all settings but the network, which has its own entry in the header."""
     own = {
         one.name: getattr(settings, one.name)
         for one in fields(settings)
@@ -133,10 +133,10 @@ def _settings_header(settings: Settings) -> dict[str, Any]:
 
 
 def _storable(params: dict) -> dict:
-    """Arguments of the constructor without what a file cannot hold.
+    """Return the arguments of the constructor that a file can hold.
 
-    Networks of one's own are given again when a file is read, and a generator cannot
-    be repeated; the seed that it gave is in the file.
+    The user passes a custom network again when reading the file. A random generator
+    cannot be stored, but the seed that it gave is in the file.
     """
     network, seed = params.get("network"), params.get("random_state")
     stored = {name: params[name] for name in params if name != "network"}
@@ -150,7 +150,7 @@ def _storable(params: dict) -> dict:
 
 
 def _versions() -> dict[str, str]:
-    """What a result may depend on beside the seed."""
+    """Return the versions that a result may depend on."""
     names = ("jax", "numpy", "scikit-learn")
     return {"python": platform.python_version()} | {
         name: version(name) for name in names
@@ -163,7 +163,7 @@ def _feature_names(estimator) -> list[str] | None:
 
 
 def plain(value: Any) -> Any:
-    """Only what JSON has; infinities as strings, since JSON has none."""
+    """Convert a value to types that JSON has; infinities become strings."""
     if isinstance(value, dict):
         return {str(k): plain(v) for k, v in value.items()}
     if isinstance(value, list | tuple | np.ndarray):
@@ -181,7 +181,7 @@ def plain(value: Any) -> Any:
 
 
 def arrays_of(estimator, include_training: bool) -> dict[str, np.ndarray]:
-    """The posterior and the scaling; the training rows where they are asked for."""
+    """Return the arrays of the posterior and the scaling, and of training rows."""
     posterior = estimator.posterior_
     arrays = _scaling_arrays(estimator.scaling_) | _posterior_arrays(posterior)
     if include_training:
@@ -211,6 +211,9 @@ def _posterior_arrays(posterior: Posterior) -> dict[str, Any]:
         parts = {"samples": posterior.samples}
     arrays: dict[str, Any] = {"shares": posterior.shares}
     arrays |= {f"priors.{k}": v for k, v in posterior.priors._asdict().items()}
+    if isinstance(posterior, GaussianPosterior) and posterior.noise_spread is not None:
+        spread = posterior.noise_spread._asdict()
+        arrays |= {f"noise_spread.{name}": values for name, values in spread.items()}
     for part, unknowns in parts.items():
         arrays[f"{part}.weights"] = unknowns.weights
         arrays[f"{part}.log_noise_var"] = unknowns.log_noise_var

@@ -1,1 +1,1 @@
-"""Fitted models in the form of other libraries."""
+"""Adapters of fitted models for other libraries."""

@@ -1,4 +1,4 @@
-"""Draws of a fitted model in the form of other libraries."""
+"""Export the draws of a fitted model to ArviZ."""
 
 import warnings
 from typing import Any
@@ -9,26 +9,26 @@ from ncai.inference.posterior import GaussianPosterior, SamplePosterior
 
 
 def to_arviz(model, n_draws: int = 1000, seed: int = 0):
-    """The posterior as ArviZ's `InferenceData` (needs the extra `ncai[arviz]`).
+    """Return the posterior as ArviZ's `InferenceData` (needs the extra `ncai[arviz]`).
 
-    The group `posterior` holds, on the scale of training (standardised, while
-    `standardize` is on):
+    The group `posterior` contains, on the scale of training (standardised if
+    `standardize` is True):
 
     - `W` [chain, draw, weight]: all weights as one vector;
     - `noise_std` [chain, draw, output]: width of the output noise;
     - `latent_std` [chain, draw]: prior width of z;
-    - `z` [chain, draw, row, latent] of the training rows, where the model has it: not
-      for methods that integrate z out, not where several restarts are kept (their z do
-      not mean the same), and not after `load` of a file without training rows.
+    - `z` [chain, draw, row, latent]: latents of the training rows. They are missing for
+      methods that integrate z out, if several restarts are kept (their z have different
+      meanings), and after `load` of a file without training rows.
 
-    A sampler's chains and draws are given as they are. Other methods give one chain of
-    `n_draws` independent draws. `constant_data` and `observed_data` hold the training
-    rows where they are known.
+    The chains and draws of a sampler are returned as they are. Other methods give one
+    chain of `n_draws` independent draws. `constant_data` and `observed_data` contain
+    the training rows, if they are known.
 
     Args:
         model: a fitted `BNNLVRegressor` or `BNNRegressor`.
-        n_draws: draws, for methods that are not samplers.
-        seed: of these draws.
+        n_draws: number of draws, for methods that are not samplers.
+        seed: seed of these draws.
     """
     from sklearn.utils.validation import check_is_fitted
 
@@ -98,6 +98,7 @@ def _independent(
     if n_draws < 1:
         raise ValueError(f"n_draws={n_draws!r} must be a whole number of at least 1.")
     weights = posterior.draw(jax.random.key(seed), int(n_draws))
+    weights = weights.resampled(int(n_draws), seed)
     draws = {
         "W": np.asarray(weights.weights),
         "noise_std": np.asarray(weights.noise_std),

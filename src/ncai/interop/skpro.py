@@ -26,11 +26,11 @@ _ENERGY_LEVELS = (np.arange(256) + 0.5) / 256
 
 
 class NCAIDistribution(BaseDistribution):
-    """A `PredictiveDistribution` with one output, as skpro's kind of distribution.
+    """A `PredictiveDistribution` with one output, as a distribution of skpro.
 
-    Everything is exact given the draws of W and z, but for the energy of the
-    distribution with itself, which is a sum over 256 quantiles. Differences of energies
-    such as the CRPS do not suffer from that.
+    Everything is exact given the draws of W and z, except the energy of the
+    distribution with itself, which is a sum over 256 quantiles. This does not affect
+    differences of energies such as the CRPS.
 
     Args:
         predictive: the predictive distributions of the rows.
@@ -124,8 +124,8 @@ class NCAIProbaRegressor(BaseProbaRegressor):
     """`BNNLVRegressor` as a probabilistic regressor of skpro.
 
     Args:
-        estimator: what is fitted, with its settings; `BNNLVRegressor()` if not given.
-            It is cloned, never changed.
+        estimator: the estimator to fit, with its settings; `BNNLVRegressor()` by
+            default. It is cloned and never changed.
 
     Attributes:
         estimator_: the fitted clone, with all it offers.
@@ -175,7 +175,7 @@ class NCAIProbaRegressor(BaseProbaRegressor):
 
     @classmethod
     def get_test_params(cls, parameter_set="default"):
-        """Settings that skpro's own checks use: fits of a moment."""
+        """Return settings for skpro's own checks, with very short fits."""
         del parameter_set
         quick = {
             "inference": MFVI(n_weight_draws=8, n_latent_draws=4),
@@ -191,5 +191,5 @@ class NCAIProbaRegressor(BaseProbaRegressor):
 
 
 def _with_text_names(X: pd.DataFrame) -> pd.DataFrame:
-    """The names of columns as text: skpro allows any, scikit-learn no mixture."""
+    """Convert column names to text, because scikit-learn allows no mixed types."""
     return X.set_axis(X.columns.astype(str), axis=1)

@@ -1,11 +1,10 @@
 """Pictures: each function draws on an axis, given or new, and returns it.
 
-All take a fitted model; the docstring says where arrays can take its place.
+All take a fitted model; their docstrings say whether they also take arrays.
 """
 
 from ncai.plot.checks import calibration, latent, latent_values, pit, training
-from ncai.plot.predictions import DensityStyle, decomposition, density
-from ncai.plot.style import COLOURS
+from ncai.plot.predictions import COLOURS, DensityStyle, decomposition, density
 
 __all__ = [
     "COLOURS",

@@ -20,7 +20,7 @@ from ncai.diagnostics.evaluation import (
     coverage_curve,
     pit_values,
 )
-from ncai.plot.style import COLOURS, axes, limits, one_column, plain
+from ncai.plot.predictions import COLOURS, axes, limits, one_column, plain
 
 _LEVELS = np.linspace(0, 1, 101)
 
@@ -36,9 +36,10 @@ def calibration(
 ) -> Axes:
     """Share of targets inside central intervals, against the intervals' probability.
 
-    On the diagonal the share is right; below it intervals are too narrow, above it too
-    wide. The grey band holds 95% of the shares that a calibrated model would have on as
-    many rows, for each probability on its own.
+    The curve of a calibrated model is close to the diagonal. Below the diagonal
+    intervals are too narrow; above it they are too wide. The grey band contains 95% of
+    the shares that a calibrated model would have on as many rows, for each probability
+    separately.
 
     Args:
         model_or_pit: a fitted model with one output, or PIT values [N].
@@ -73,9 +74,9 @@ def pit(
 ) -> Axes:
     """Histogram of the predictive cdf at the targets: flat if the model is calibrated.
 
-    A hump means that intervals are too wide, a trough that they are too narrow, a slope
-    that the mean is shifted. Arguments as in `calibration`; the grey band is for each
-    bar on its own.
+    A hump means that intervals are too wide, a trough means that they are too narrow,
+    and a slope means that the mean is shifted. The arguments are those of
+    `calibration`; the grey band is for each bar separately.
     """
     pit_of_rows = _pit_of(model_or_pit, X, y)
     counts, edges = np.histogram(pit_of_rows, bins=bins, range=(0, 1))

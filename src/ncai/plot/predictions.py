@@ -19,18 +19,18 @@ from ncai.diagnostics.curves import (
     partial_dependence,
     rows_along,
 )
-from ncai.plot.style import (
-    ALEATORIC,
-    COLOURS,
-    EPISTEMIC,
-    axes,
-    limits,
-    one_column,
-    plain,
-    with_unit,
-)
 from ncai.predictive.decomposition import Decomposition
 
+# Colours of Okabe and Ito, distinct for colour-blind readers too.
+COLOURS = {
+    "truth": "#4d4d4d",
+    "BNN": "#009e73",
+    "MFVI": "#0072b2",
+    "NCAI": "#d55e00",
+}
+ALEATORIC, EPISTEMIC = COLOURS["NCAI"], COLOURS["MFVI"]
+# Share of the width left free on both sides, so that no point is cut in half.
+ROOM = 0.025
 # The root of the density is shown, so that thin tails stay visible.
 _POWER = 0.5
 # Number of rows to average over, with others="average".
@@ -43,8 +43,8 @@ class DensityStyle:
 
     Attributes:
         colour: colour of the shades and lines.
-        x_limits: ends of the horizontal axis; by default those of the data.
-        y_limits: ends of the vertical axis; by default those of the data.
+        x_limits: ends of the horizontal axis; by default the range of the data.
+        y_limits: ends of the vertical axis; by default the range of the data.
         grid: number of points across and up.
         darkest: the density that gets the full colour; by default the median over x of
             the peaks of p(y|x). Give pictures that are to be compared the same value.
@@ -172,6 +172,14 @@ def _inputs(model, X: ArrayLike) -> np.ndarray:
     return array
 
 
+# What the parts of a decomposition are called on an axis.
+WORDS = {
+    "crps": "CRPS uncertainty of y",
+    "variance": "standard deviation of y",
+    "entropy": "entropy of y",
+}
+
+
 def decomposition(
     model_or_parts,
     X: ArrayLike,
@@ -181,14 +189,16 @@ def decomposition(
     grid: int = 120,
     unit: str | None = None,
 ) -> Axes:
-    """Standard deviations of y: total, aleatoric, epistemic.
+    """Draw the total, aleatoric and epistemic uncertainty, in the units of y.
 
-    With one input, or a `feature`, lines over it (other inputs at their median); else
-    a scatter plot of the rows, aleatoric across and epistemic up.
+    With one input, or with a `feature`, these are lines over this input, with the other
+    inputs at their median. Otherwise it is a scatter plot of the rows, with the
+    aleatoric part on the horizontal axis and the epistemic part on the vertical axis.
 
     Args:
-        model_or_parts: a fitted model with one output, or a `Decomposition` of the
-            variance of the rows X.
+        model_or_parts: a fitted model with one output, whose uncertainty is decomposed
+            by CRPS; or a `Decomposition` of the rows X (variances are drawn as standard
+            deviations).
         X: rows, [N, D] or [N].
         ax: where to draw; a new figure if not given.
         feature: name or number of the input to draw over.
@@ -210,40 +220,78 @@ def decomposition(
         x = np.linspace(*limits(inputs[:, number], 0), grid)
         rows = rows_along(inputs, number, x) if over_input else inputs
         parts = model_or_parts.decompose_uncertainty(as_inputs(model_or_parts, rows))
-    stds = Decomposition(*(np.sqrt(np.asarray(p).reshape(-1)) for p in parts))
+    parts = parts.as_stds()
     ax = axes(ax)
     if over_input:
-        return _lines(ax, x, stds, feature_names(model_or_parts)[number], unit)
-    return _scatter(ax, stds, unit)
+        return _lines(ax, x, parts, feature_names(model_or_parts)[number], unit)
+    return _scatter(ax, parts, unit)
 
 
-def _lines(ax: Axes, x, stds: Decomposition, name: str, unit) -> Axes:
+def _lines(ax: Axes, x, parts: Decomposition, name: str, unit) -> Axes:
     order = np.argsort(x)
     for label, values, colour, style in (
-        ("total", stds.total, COLOURS["truth"], "-"),
-        ("aleatoric (stays with more data)", stds.aleatoric, ALEATORIC, "-"),
-        ("epistemic (shrinks with more data)", stds.epistemic, EPISTEMIC, "--"),
+        ("total", parts.total, COLOURS["truth"], "-"),
+        ("aleatoric (stays with more data)", parts.aleatoric, ALEATORIC, "-"),
+        ("epistemic (shrinks with more data)", parts.epistemic, EPISTEMIC, "--"),
     ):
         ax.plot(x[order], values[order], style, color=colour, linewidth=2, label=label)
     ax.set(xlim=limits(x, 0), xlabel=name)
-    ax.set_ylabel(with_unit("standard deviation of y", unit))
-    ax.set_ylim(0, 1.3 * float(stds.total.max()) + 1e-12)  # room for the legend
+    ax.set_ylabel(with_unit(WORDS[parts.measure], unit))
+    ax.set_ylim(0, 1.3 * float(parts.total.max()) + 1e-12)  # room for the legend
     ax.legend(frameon=False, loc="upper left", fontsize="small")
     return plain(ax)
 
 
-def _scatter(ax: Axes, stds: Decomposition, unit) -> Axes:
+def _scatter(ax: Axes, parts: Decomposition, unit) -> Axes:
     ax.plot(
-        stds.aleatoric,
-        stds.epistemic,
+        parts.aleatoric,
+        parts.epistemic,
         ".",
         color=COLOURS["truth"],
         markersize=5,
         alpha=0.5,
         markeredgewidth=0,
     )
-    ax.set(xlim=(0, 1.05 * float(stds.aleatoric.max()) + 1e-12))
-    ax.set(ylim=(0, 1.05 * float(stds.epistemic.max()) + 1e-12))
-    ax.set_xlabel(with_unit("aleatoric standard deviation", unit))
-    ax.set_ylabel(with_unit("epistemic standard deviation", unit))
+    ax.set(xlim=(0, 1.05 * float(parts.aleatoric.max()) + 1e-12))
+    ax.set(ylim=(0, 1.05 * float(parts.epistemic.max()) + 1e-12))
+    ax.set_xlabel(with_unit(f"aleatoric {WORDS[parts.measure]}", unit))
+    ax.set_ylabel(with_unit(f"epistemic {WORDS[parts.measure]}", unit))
     return plain(ax)
+
+
+# ----- What all pictures share --------------------------------------------------------
+
+
+def axes(ax: Axes | None) -> Axes:
+    """The given axis, or the axis of a new figure."""
+    if ax is not None:
+        return ax
+    import matplotlib.pyplot as plt
+
+    return plt.subplots(layout="constrained")[1]
+
+
+def plain(ax: Axes) -> Axes:
+    """Remove the lines at the top and on the right."""
+    ax.spines[["top", "right"]].set_visible(False)
+    return ax
+
+
+def limits(values: np.ndarray, room: float = ROOM) -> tuple[float, float]:
+    """Ends of an axis that shows all values and some room."""
+    low, high = float(np.min(values)), float(np.max(values))
+    span = (high - low) or 1.0
+    return low - room * span - 1e-9, high + room * span + 1e-9
+
+
+def one_column(values: ArrayLike, name: str) -> np.ndarray:
+    """Values given as [N] or [N, 1], as [N]."""
+    array = np.asarray(values, float)
+    if array.ndim == 0 or array.size != len(array) or array.size == 0:
+        raise ValueError(f"{name} has shape {array.shape}; it must be [N] or [N, 1].")
+    return array.reshape(-1)
+
+
+def with_unit(name: str, unit: str | None) -> str:
+    """A label such as `speed (m/s)`."""
+    return f"{name} ({unit})" if unit else name

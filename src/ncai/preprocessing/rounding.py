@@ -1,4 +1,4 @@
-"""Targets that are rounded: they lie on a lattice, as whole numbers do."""
+"""Rounded targets, whose values lie on a lattice, such as whole numbers."""
 
 from dataclasses import dataclass
 
@@ -7,23 +7,23 @@ from jaxtyping import Float
 
 from ncai.types import ContinuousRows, RawRows
 
-ROWS_A_VALUE = 4  # of a value that repeats, on average
-# How far from a value of the lattice, in steps, a number still counts as that value.
+ROWS_A_VALUE = 4  # the fewest rows per value, on average, of a rounded target
+# A number counts as a lattice value up to this distance, in steps.
 _ON_LATTICE = 1e-3
-# Of the cell of 0 under a logarithm: the lowest part that a value is drawn from.
+# For a logarithm, the lower end of the values drawn for a rounded 0.
 _LEAST_SHARE = 1e-3
 
 
 @dataclass(frozen=True, eq=False)
 class Lattice:
-    """The values origin + k * step, whole k, of each output.
+    """The values origin + k * step of each output, for whole k.
 
-    Where none of the values seen is negative, none is possible: what would be rounded
-    to less counts as the lowest.
+    If no observed value is negative, no predicted value is: anything below the lowest
+    possible value is rounded to it.
 
     Args:
-        origin: one of the values, the smallest that was seen.
-        step: between neighbouring values; 0 for an output that is not rounded.
+        origin: the smallest value that was seen.
+        step: distance between neighbouring values; 0 for an output that is not rounded.
     """
 
     origin: Float[np.ndarray, "L"]
@@ -31,15 +31,15 @@ class Lattice:
 
     @classmethod
     def none(cls, num_outputs: int) -> "Lattice":
-        """For outputs that are not rounded."""
+        """Create a lattice for outputs that are not rounded."""
         return cls(np.zeros(num_outputs), np.zeros(num_outputs))
 
     @classmethod
     def learn(cls, targets: Float[np.ndarray, "N L"]) -> "Lattice":
-        """The lattice of each column of y; a step of 0 where it does not look rounded.
+        """Find the lattice of each column of y; its step is 0 if it is not rounded.
 
-        Rounded are values that repeat and lie on a lattice. Two values are no lattice
-        but two classes.
+        Values count as rounded if they repeat and lie on a lattice. Two distinct values
+        count as two classes, not as a lattice.
         """
         step = np.array([_step_of(column) for column in targets.T])
         return cls(np.where(step > 0, targets.min(axis=0), 0.0), step)
@@ -53,22 +53,23 @@ class Lattice:
 
     @property
     def lowest(self) -> np.ndarray:
-        """The smallest value possible; minus infinity where there is none."""
+        """The smallest possible value; minus infinity if there is no limit."""
         steps_down = np.floor(self.origin / self._width + _ON_LATTICE)
         bounded = (self.step > 0) & (self.origin > -_ON_LATTICE * self.step)
         return np.where(bounded, self.origin - self._width * steps_down, -np.inf)
 
     def nearest(self, y: np.ndarray) -> np.ndarray:
-        """The value of the lattice next to y; the last axis is that of outputs."""
+        """Round y to the nearest lattice value; the last axis has the outputs."""
         with np.errstate(invalid="ignore"):
             places = np.floor((y - self.origin) / self._width + 0.5)
         value = np.maximum(self.origin + self._width * places, self.lowest)
         return np.where(self.step > 0, value, y)
 
     def edges(self, y: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-        """Ends of what is rounded to the value next to y; y itself without a step.
+        """Return the ends of the cell that is rounded to the value nearest to y.
 
-        Both are minus infinity for a y that is not possible.
+        Without a step, both ends are y itself. For an impossible y, both are minus
+        infinity.
         """
         places = np.floor((y - self.origin) / self._width + 0.5)
         centre = self.origin + self._width * places
@@ -77,28 +78,29 @@ class Lattice:
         return np.where(self.step > 0, low, y), np.where(self.step > 0, high, y)
 
     def upper_edge(self, y: np.ndarray) -> np.ndarray:
-        """Up to where numbers are rounded to values of at most y."""
+        """Return the upper end of the numbers that are rounded to at most y."""
         places = np.floor((y - self.origin) / self._width + _ON_LATTICE)
         return np.where(self.step > 0, self._edge(places + 0.5), y)
 
     def _edge(self, places: np.ndarray) -> np.ndarray:
-        """Between two values; minus infinity below the lowest."""
+        """The edge between two values; minus infinity below the lowest value."""
         edge = self.origin + self._width * places
         return np.where(edge < self.lowest, -np.inf, edge)
 
     def dequantise(
         self, rows: RawRows, seed: int, positive: bool = False
     ) -> ContinuousRows:
-        """Rows with y drawn anew, uniformly, from all that is rounded to it.
+        """Replace each rounded y by a uniform draw from the cell that is rounded to it.
 
-        Rounded values would be fitted best by a density of spikes on the lattice, which
-        says nothing about new rows.
+        The density with the highest likelihood of rounded values would consist of
+        spikes on the lattice, which say nothing about new rows.
 
         Args:
             rows: rows whose targets may be rounded.
-            seed: of the uniform noise; the same rows and seed give the same values.
-            positive: draw positive values only, for a logarithm: of the cell of 0 the
-                part above 0.
+            seed: seed of the uniform noise; the same rows and seed give the same
+                values.
+            positive: draw only positive values, which have a logarithm; for a rounded
+                0, draw from the part of its cell above 0.
         """
         targets = rows.targets
         if self:

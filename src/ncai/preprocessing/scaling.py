@@ -1,4 +1,4 @@
-"""Units: from what the user gives to what is trained on, and back."""
+"""Conversion between the user's units and the units of training."""
 
 import numpy as np
 
@@ -17,8 +17,8 @@ class Scaling:
         target_scale: one number for each output, of the transformed targets.
         transform: the monotone transform of y.
         rounding: the lattice that the targets were rounded to.
-        rounds_predictions: whether predictions are rounded to it too, or are about y
-            before it was rounded.
+        rounds_predictions: whether predictions are rounded to this lattice, too; if
+            not, they refer to y before rounding.
     """
 
     def __init__(
@@ -57,10 +57,10 @@ class Scaling:
         rounding: Lattice | None = None,
         rounds_predictions: bool = True,
     ) -> "Scaling":
-        """From the rows, each counted by its weight.
+        """Learn shifts and scales from rows, each counted by its weight.
 
-        A constant target keeps scale 1. A constant input has an infinite one: whatever
-        it is in new rows, it is 0 to the network, which cannot know what it does.
+        A constant target keeps scale 1. A constant input has an infinite scale, so it
+        is always 0 for the network, which cannot know the effect of other values.
         """
         inputs = rows.inputs
         learned = TargetTransform.learn(transform, rows.targets)
@@ -77,12 +77,12 @@ class Scaling:
         share = rows.weights / rows.weights.sum()
 
         def moments(columns, scale_of_constants):
-            # In units of the largest, whose square is always a number.
+            # In units of the largest value, so that squares do not overflow.
             largest = np.abs(columns).max(axis=0)
             unit = np.where(largest > 0, largest, 1.0)
             mean = share @ (columns / unit)
             std = np.sqrt(share @ (columns / unit - mean) ** 2)
-            # A spread at the level of rounding is no spread.
+            # A spread at the level of rounding errors counts as none.
             constant = (std <= 1e-12 * np.abs(mean)) | (std == 0)
             return mean * unit, np.where(constant, scale_of_constants, std * unit)
 
@@ -99,14 +99,14 @@ class Scaling:
         return TrainingRows(self.inputs(rows.inputs), scaled, rows.weights)
 
     def prepare(self, rows: RawRows, seed: int) -> TrainingRows:
-        """Rows as the user has them in the units of training, by the rounding learned.
+        """Dequantise the user's rows and convert them to the units of training.
 
-        `seed` is that of the dequantisation.
+        `seed` is the seed of the dequantisation.
         """
         positive = self.transform.name == "log"
         return self.apply(self.rounding.dequantise(rows, seed, positive))
 
     def log_density_shifts(self, rows: ContinuousRows) -> np.ndarray:
-        """What turns log densities in training's units to those in y's, row by row."""
+        """Return what turns log densities in training units into log densities of y."""
         slopes = self.transform.log_slope(rows.targets).sum(axis=1)
         return slopes - np.log(self.target_scale).sum()

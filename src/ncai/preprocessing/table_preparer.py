@@ -1,4 +1,4 @@
-"""`TablePreparer`: from a table as people have it to columns of numbers."""
+"""`TablePreparer`, which turns a user's table into columns of numbers."""
 
 import math
 import warnings
@@ -33,21 +33,24 @@ from ncai.preprocessing.columns.missing import mark_name, note_of_shared_mark
 
 
 class TablePreparer(TransformerMixin, BaseEstimator):
-    """Numbers, booleans, dates and categories, with gaps, into a matrix of numbers.
+    """Turn numbers, booleans, dates and categories into a numeric matrix.
 
-    `fit` decides what to do to each column, `describe` explains it, and `transform`
-    does the same to other rows: it finds columns by name, in any order, and ignores
-    others. Constant and duplicate columns are dropped. A transformer of scikit-learn:
-    alone, or before a regressor in a `Pipeline`.
+    `fit` decides how to process each column and how to fill missing values, `describe`
+    explains the decisions, and `transform` applies them to other rows. It finds columns
+    by name, in any order, and ignores others. Constant and duplicate columns are
+    dropped. This is a scikit-learn transformer, which can be used alone or before a
+    regressor in a `Pipeline`.
 
     Args:
-        max_levels: of a category that get a column of their own; the rarest are pooled.
-        min_level_rows: a level in fewer rows is rare, and missing values in fewer rows
-            get no mark; None: a hundredth of the rows, but from 3 to 10.
+        max_levels: the largest number of levels of a category that get their own
+            column; the rarest levels are pooled.
+        min_level_rows: a level with fewer rows counts as rare, and missing values in
+            fewer rows get no mark. None means a hundredth of the rows, but at least 3
+            and at most 10.
 
     Attributes:
         notes_: for each column of the table, a few words on what was done to it.
-        warnings_: sentences on what a person should look at.
+        warnings_: sentences on what the user should check.
         plans_: how each column used becomes numbers.
 
     Example:
@@ -68,13 +71,13 @@ class TablePreparer(TransformerMixin, BaseEstimator):
     # ----- Learning -------------------------------------------------------------------
 
     def fit(self, X, y=None):
-        """Decide what to do to each column; `y` is not looked at."""
+        """Decide how to process each column; `y` is not used."""
         del y
         self.fit_prepare(X)
         return self
 
     def fit_prepare(self, X) -> pd.DataFrame:
-        """Decide what to do to each column, and do it: the matrix of these rows."""
+        """Decide how to process each column, and return the matrix of these rows."""
         frame = _frame(X)
         if not len(frame):
             raise ValueError("the table has 0 rows; at least 1 is needed.")
@@ -117,7 +120,7 @@ class TablePreparer(TransformerMixin, BaseEstimator):
     # ----- Applying -------------------------------------------------------------------
 
     def transform(self, X):
-        """The matrix; warns of missing values and levels that `fit` did not see."""
+        """Return the matrix; warn about missing values and levels that are new."""
         check_is_fitted(self)
         frame, surprises = self.prepare(X)
         for sentence in surprise_sentences(surprises):
@@ -125,7 +128,7 @@ class TablePreparer(TransformerMixin, BaseEstimator):
         return frame.to_numpy()
 
     def prepare(self, X) -> tuple[pd.DataFrame, list[Surprise]]:
-        """The matrix with its column names, and what `fit` did not see."""
+        """Return the matrix with column names, and values that `fit` did not see."""
         check_is_fitted(self)
         frame = _frame(X, self.feature_names_in_)
         missing = [name for name in self.plans_ if name not in frame.columns]
@@ -144,7 +147,7 @@ class TablePreparer(TransformerMixin, BaseEstimator):
     def _matrix(
         self, values: Mapping[str, Mapping[str, np.ndarray]], index: pd.Index
     ) -> pd.DataFrame:
-        """The columns kept of those that the plans made, by their names."""
+        """The kept columns of all plans, by their names in the matrix."""
         columns = {
             output: values[name][part]
             for name, parts in self.outputs_.items()
@@ -177,7 +180,7 @@ class TablePreparer(TransformerMixin, BaseEstimator):
         return {name: kind_of(plan) for name, plan in self.plans_.items()}
 
     def groups(self) -> list[ColumnGroup]:
-        """Columns of the matrix that move together, such as those of a category."""
+        """Return columns of the matrix that move together, such as all levels."""
         check_is_fitted(self)
         return [
             group
@@ -186,14 +189,14 @@ class TablePreparer(TransformerMixin, BaseEstimator):
         ]
 
     def describe(self) -> list[str]:
-        """A sentence on each column: what it holds and what was done to it."""
+        """Return a sentence on each column: its kind and how it was processed."""
         check_is_fitted(self)
         return [f"{name}: {note}." for name, note in self.notes_.items()]
 
     # ----- Plain data -----------------------------------------------------------------
 
     def to_dict(self) -> dict[str, Any]:
-        """All of a fitted preparer as JSON has it."""
+        """Convert a fitted preparer to values that JSON can hold."""
         check_is_fitted(self)
         return {
             "max_levels": self.max_levels,
@@ -207,7 +210,7 @@ class TablePreparer(TransformerMixin, BaseEstimator):
 
     @classmethod
     def from_dict(cls, state: Mapping[str, Any]) -> "TablePreparer":
-        """A fitted preparer from what `to_dict` gave."""
+        """Create a fitted preparer from the result of `to_dict`."""
         preparer = cls(state["max_levels"], state["min_level_rows"])
         plans = [plan_from_dict(plan) for plan in state["plans"]]
         preparer.plans_ = {plan.name: plan for plan in plans}
@@ -230,7 +233,7 @@ class TablePreparer(TransformerMixin, BaseEstimator):
 
 
 def _frame(X, names=None) -> pd.DataFrame:
-    """A table whose columns are named by text."""
+    """Convert X to a table whose column names are text."""
     if isinstance(X, pd.DataFrame):
         frame = X.set_axis([str(name) for name in X.columns], axis="columns")
     else:
@@ -251,7 +254,7 @@ def _frame(X, names=None) -> pd.DataFrame:
 
 
 class _LearnedColumns:
-    """What was decided on each column of a table, and the values that came of it."""
+    """The decision on each column of a table, and the resulting values."""
 
     def __init__(self):
         self.plans: dict[str, Plan] = {}
@@ -286,7 +289,7 @@ class _LearnedColumns:
 def _distinct_outputs(
     frame: pd.DataFrame, learned: _LearnedColumns
 ) -> dict[str, list[str]]:
-    """The output columns of each plan that vary and that no earlier one equals."""
+    """The output columns of each plan that vary and equal no earlier column."""
     seen: dict[bytes, str] = {}
     outputs: dict[str, list[str]] = {}
     for name, values in learned.values.items():
@@ -306,19 +309,20 @@ def _distinct_outputs(
 def _kept_parts(
     name: str, values: Mapping[str, np.ndarray], seen: dict[bytes, str]
 ) -> tuple[list[str], dict[str, str]]:
-    """The parts of a column to keep, and of the others those equal to an earlier one.
+    """Return the parts of a column to keep, and the parts that equal earlier ones.
 
     Args:
-        name: of the column.
-        values: its parts.
-        seen: the column that had certain values first; gets those of this one.
+        name: name of the column.
+        values: its parts, by name.
+        seen: for known values, the first column that has them; the values of this
+            column are added.
     """
     kept, equals = [], {}
     for part, numbers in values.items():
-        # A table of one row has nothing that varies, and is used as it is.
+        # In a table of one row nothing varies, so it is used as it is.
         if len(numbers) > 1 and np.ptp(numbers) == 0:
             continue
-        # Adding 0.0 makes one zero of two.
+        # Adding 0.0 turns -0.0 into 0.0.
         code = (numbers + 0.0).tobytes()
         if code in seen:
             equals[part] = seen[code]
@@ -338,7 +342,7 @@ def _why_dropped(frame: pd.DataFrame, name: str, equals: Mapping[str, str]) -> s
 
 
 def _unique_names(outputs: Mapping[str, list[str]]) -> dict[str, dict[str, str]]:
-    """A name in the matrix for each part, its own unless that is taken."""
+    """Give each part a name in the matrix: its own, unless another part has it."""
     taken: set[str] = set()
     named: dict[str, dict[str, str]] = {}
     for column, parts in outputs.items():

@@ -1,6 +1,7 @@
 """Monotone transforms of y: the network then works on t = g(y).
 
-A density of t is one of y once multiplied by g'(y), so scores stay comparable.
+A density of t becomes a density of y when multiplied by g'(y), so scores stay
+comparable.
 """
 
 from dataclasses import dataclass
@@ -20,15 +21,15 @@ SMALLEST_POWER, LARGEST_POWER = -2.0, 4.0
 class TargetTransform:
     """g, its inverse and its slope, for each output.
 
-    Beyond the targets that it was learned from g goes on as a straight line: an
-    exponential that goes on for ever would turn a tail too thin to be seen in t into
-    most of a mean of y, and a guess far from the data into an absurd number.
+    Beyond the training targets, g continues as a straight line. Otherwise the
+    exponential would let an invisibly thin tail in t dominate the mean of y, and it
+    would turn a poor extrapolation into an absurd number.
 
     Args:
         name: "none", "log", or "yeo_johnson" (Yeo and Johnson, 2000).
-        powers: of "yeo_johnson", one for each output; 1 is the identity.
+        powers: the powers of "yeo_johnson", one for each output; 1 is the identity.
         lower: the y below which g is a straight line, one for each output.
-        upper: the y above which it is.
+        upper: the y above which g is a straight line, one for each output.
     """
 
     name: str
@@ -38,7 +39,7 @@ class TargetTransform:
 
     @classmethod
     def learn(cls, name: str, targets: Float[np.ndarray, "N L"]) -> "TargetTransform":
-        """The transform of this name; powers by maximum likelihood of a Gaussian t."""
+        """Create the transform; powers maximise the likelihood of a Gaussian t."""
         num_outputs = targets.shape[1]
         if name == "log" and not (targets > 0).all():
             raise ValueError(
@@ -49,7 +50,7 @@ class TargetTransform:
         if name == "yeo_johnson":
             for output in range(num_outputs):
                 powers[output] = _best_power(targets[:, output])
-        # A logarithm stays one towards 0, so that y stays positive.
+        # A logarithm is not made linear towards 0, so that y stays positive.
         lower = targets.min(axis=0)
         if name != "yeo_johnson":
             lower = np.full(num_outputs, -np.inf)
@@ -57,7 +58,7 @@ class TargetTransform:
         return cls(name, powers, lower, targets.max(axis=0))
 
     def of_output(self, output: int) -> "TargetTransform":
-        """The one of a single output."""
+        """Return the transform of a single output."""
         lower, upper = (
             np.broadcast_to(bound, self.powers.shape)[output]
             for bound in (self.lower, self.upper)
@@ -86,7 +87,7 @@ class TargetTransform:
 
     @property
     def shape(self) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Powers, and the t between which g is not a straight line: see `inverse`."""
+        """Powers, and the t below and above which g is a straight line."""
         if self.name == "none":
             return self.powers, np.asarray(self.lower), np.asarray(self.upper)
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -106,17 +107,17 @@ class TargetTransform:
 
 
 def _best_power(targets: Float[np.ndarray, "N"]) -> float:
-    """By maximum likelihood; 1, the identity, where all powers are alike.
+    """Find the power by maximum likelihood; 1 (the identity) if none is best.
 
-    They are for values that are the same, and in units in which values are so small
-    that 1 + y is 1, or so large that powers of y overflow.
+    None is best if all values are equal, if they are so small that 1 + y is 1, or if
+    they are so large that powers of y overflow.
     """
     if np.ptp(targets) == 0:
         return 1.0
     try:
         with np.errstate(over="ignore", invalid="ignore"):
             power = np.asarray(yeojohnson_normmax(targets, brack=(-1, 2))).item()
-    except RuntimeError:  # no bracket of a best one was found
+    except RuntimeError:  # it found no bracket of the best power
         return 1.0
     return power if np.isfinite(power) else 1.0
 
@@ -139,7 +140,7 @@ def inverse(name: str, t, power, low, high, xp=jnp):
     if name == "none":
         return t
     y = _inverse(name, xp.clip(t, low, high), power, xp)
-    # The slopes are those at the two ends: one number each, however many t there are.
+    # Only the slopes at the two ends are needed, one number each for any number of t.
     for end, beyond in ((low, xp.minimum), (high, xp.maximum)):
         known = xp.where(xp.isfinite(end), end, 0.0)
         slope = xp.exp(_log_inverse_slope(name, known, power, xp))
@@ -155,7 +156,7 @@ def log_inverse_slope(name: str, t, power, low, high, xp=jnp):
 
 
 def _inverse(name: str, t, power, xp):
-    """Where Yeo-Johnson reaches no further than some t, y is held far out."""
+    """The inverse between the ends; beyond the range of Yeo-Johnson, a far y."""
     if name == "log":
         return xp.exp(t)
     side = xp.where(t >= 0, 1.0, -1.0)

@@ -36,15 +36,15 @@ class ReportInputs:
         data_warnings: what to check in the data, one sentence each, as in
             `TablePreparer.warnings_`.
         scores: one row per method, this model first: `name`, `log_likelihood`, `crps`,
-            `coverage_50`, `coverage_80` and `coverage_95`; rows of other methods also
-            have `gain`: by how much this model's log-likelihood is larger, and the
-            ends of the interval of that difference.
+            `coverage_50`, `coverage_80` and `coverage_95`. Rows of other methods also
+            have `gain`: the log-likelihood of this model minus theirs, and the ends of
+            the interval of this difference.
         command: the command that repeats the fit.
         title: title of the report.
-        method_name: short name of the model; by default that of its inference method.
+        method_name: short name of the model; by default the name of its method.
         others: other models fitted to the same rows, which the reader can switch on.
-        baselines: fitted models of `ncai.comparison` by name, which the
-            reader can switch on in pictures of densities and calibration.
+        baselines: fitted models of `ncai.comparison` by name, which the reader can
+            switch on in pictures of densities and calibration.
         truth: the oracle of a synthetic set, whose true density is known.
         target_unit: unit of the target.
     """
@@ -107,7 +107,7 @@ def _check_model(model) -> None:
 
 
 def _check_lengths(inputs: ReportInputs) -> None:
-    """Arguments that belong to the same rows have as many of them."""
+    """Check that arguments for the same rows have equally many rows."""
     pairs = [
         ("train_inputs", "train_target"),
         ("train_inputs", "raw_train"),

@@ -14,18 +14,17 @@ import pandas as pd
 
 from ncai.diagnostics.curves import as_inputs
 from ncai.diagnostics.evaluation import pit_of
+from ncai.predictive.decomposition import Decomposition
 from ncai.preprocessing.columns.column import ColumnGroup
 from ncai.report.axes import FeatureAxis, feature_axis
 from ncai.report.inputs import METHOD_COLOURS, ReportInputs, check_inputs
 from ncai.report.words import count
 
-# Training rows in pictures; each of them can be looked at.
+# Most training rows in pictures; a reader can look at each of them.
 MOST_SHOWN = 800
-# Rows that scores and calibration are computed on; more would hardly change them.
+# Most rows for scores and calibration; more rows would hardly change them.
 MOST_EVALUATED = 2000
 TRUTH_COLOUR = "#808080"
-# Values of z per weight draw: enough for a variance to within a percent.
-_LATENT_DRAWS = 64
 _More = ParamSpec("_More")
 _Result = TypeVar("_Result")
 
@@ -42,7 +41,7 @@ class Method:
 
     @property
     def is_truth(self) -> bool:
-        """Whether this is the process that made the data, and not a model of it."""
+        """Whether this is the process that generated the data, and not a model."""
         return self.key == "truth"
 
 
@@ -91,19 +90,15 @@ class Predicted:
         return float(np.mean(self.predictive.crps(self.target)))
 
     @cached_property
-    def stds(self) -> tuple[np.ndarray, np.ndarray]:
-        """Aleatoric and epistemic standard deviations, [N] each."""
-        return standard_deviations(self.predictive)
+    def split(self) -> Decomposition:
+        """Aleatoric and epistemic uncertainty by CRPS, [N] each."""
+        return split_of(self.predictive)
 
 
-def standard_deviations(predictive: Any) -> tuple[np.ndarray, np.ndarray]:
-    """Aleatoric and epistemic standard deviations of predictions, [N] each."""
-    parts = predictive.decompose("variance", num_latent_draws=_LATENT_DRAWS)
-    aleatoric, epistemic = (
-        np.sqrt(np.asarray(part).reshape(-1))
-        for part in (parts.aleatoric, parts.epistemic)
-    )
-    return aleatoric, epistemic
+def split_of(predictive: Any) -> Decomposition:
+    """Aleatoric and epistemic uncertainty by CRPS, as `ncai predict --decompose`."""
+    found = predictive.decompose("crps")
+    return found if np.ndim(found.total) == 1 else found.of_output(0)
 
 
 class Subject:

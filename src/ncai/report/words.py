@@ -1,4 +1,4 @@
-"""Numbers and values as people read them."""
+"""Numbers and values as text for readers."""
 
 import math
 from typing import Any
@@ -40,7 +40,7 @@ def short(value: float) -> str:
 def fixed(value: float | None, decimals: int = 3, sign: bool = False) -> str:
     """A number with fixed decimals, for columns that line up.
 
-    With `sign`, positive numbers have one too.
+    With `sign`, positive numbers have a sign, too.
     """
     if value is None or not math.isfinite(value):
         return MISSING

@@ -1,4 +1,4 @@
-"""Checks of arguments, and settings as parameters: what came, what would be right."""
+"""Checks of arguments; errors name the value received and what would be right."""
 
 import math
 from collections.abc import Callable, Collection
@@ -11,12 +11,12 @@ Check = Callable[[str, Any], object]
 
 
 def setting(default: Any, check: Check) -> Any:
-    """A field of a dataclass of settings, with the check of its value beside it."""
+    """A field of a dataclass of settings, together with the check of its value."""
     return field(default=default, metadata={"check": check})
 
 
 def check_fields(settings: Any) -> None:
-    """Check every field that is a `setting`; None is right where it is the default."""
+    """Check every field that is a `setting`; None is accepted if it is the default."""
     for one in fields(settings):
         if "check" in one.metadata:
             value = getattr(settings, one.name)
@@ -40,13 +40,13 @@ def variance_or(*modes: str, may_be_several: bool = False) -> Check:
 
 
 def one_of(name: str, value: Any, choices: Collection[str]) -> None:
-    """A word among those that are known."""
+    """Check that a value is one of the known words."""
     if not isinstance(value, str) or value not in choices:
         raise ValueError(f"{name}={value!r} must be one of {list(choices)}.")
 
 
 def start_name(value: str, choices: Collection[str]) -> None:
-    """The name of a start that the method knows."""
+    """Check that a value is the name of a start that the method knows."""
     if not choices:
         raise ValueError(
             f"start={value!r} must be None, or a dict with 'weights' and 'latents': "
@@ -56,14 +56,14 @@ def start_name(value: str, choices: Collection[str]) -> None:
 
 
 def flag(name: str, value: Any) -> None:
-    """True or False; 0 and 1 are taken too."""
+    """Check that a value is True or False; 0 and 1 are accepted, too."""
     whole = isinstance(value, bool | np.bool_ | int | np.integer)
     if not whole or value not in (0, 1):
         raise ValueError(f"{name}={value!r} must be True or False.")
 
 
 def is_number(value: Any) -> bool:
-    """Whether it is a real number, and neither a truth value nor NaN."""
+    """Whether a value is a real number, and neither a truth value nor NaN."""
     return (
         isinstance(value, int | float | np.integer | np.floating)
         and not isinstance(value, bool)
@@ -72,7 +72,7 @@ def is_number(value: Any) -> bool:
 
 
 def whole_number(name: str, value: Any, least: int = 1, otherwise: str = "") -> int:
-    """A count of at least `least`."""
+    """Return a whole number of at least `least`; reject other values."""
     if not is_number(value) or value % 1 != 0 or value < least:
         raise ValueError(
             f"{name}={value!r} must be a whole number of at least {least}{otherwise}."
@@ -81,37 +81,37 @@ def whole_number(name: str, value: Any, least: int = 1, otherwise: str = "") -> 
 
 
 def positive(name: str, value: Any) -> None:
-    """A number above 0, infinity included."""
+    """Check that a value is a number above 0; infinity is accepted."""
     if not is_number(value) or value <= 0:
         raise ValueError(f"{name}={value!r} must be a positive number.")
 
 
 def at_least_zero(name: str, value: Any) -> None:
-    """A number of 0 or more."""
+    """Check that a value is a number of 0 or more."""
     if not is_number(value) or value < 0:
         raise ValueError(f"{name}={value!r} must be a number of at least 0.")
 
 
 def share(name: str, value: Any) -> None:
-    """A number from 0 to below 1."""
+    """Check that a value is a number from 0 to below 1."""
     if not is_number(value) or not 0 <= value < 1:
         raise ValueError(f"{name}={value!r} must be at least 0 and below 1.")
 
 
 def portion(name: str, value: Any) -> None:
-    """A number from 0 to 1."""
+    """Check that a value is a number from 0 to 1."""
     if not is_number(value) or not 0 <= value <= 1:
         raise ValueError(f"{name}={value!r} must be at least 0 and at most 1.")
 
 
 def folds(name: str, value: Any) -> None:
-    """A number of folds: 0 is off, and one fold would be all rows."""
+    """Check a number of folds: 0 for none, but not 1, which would be all rows."""
     if whole_number(name, value, 0) == 1:
         raise ValueError(f"{name}=1 must be 0, which is off, or at least 2.")
 
 
 def positive_numbers(name: str, value: Any) -> tuple[float, ...]:
-    """A positive number, or a list of them, as a tuple."""
+    """Return a positive number, or a list of such numbers, as a tuple."""
     values = [value] if is_number(value) else value
     listed = isinstance(values, list | tuple | np.ndarray) and len(values) > 0
     if not listed or not all(is_number(v) and v > 0 for v in values):
@@ -122,7 +122,7 @@ def positive_numbers(name: str, value: Any) -> tuple[float, ...]:
 
 
 def inverse_gamma(name: str, value: Any) -> None:
-    """Shape and scale of an inverse-gamma distribution."""
+    """Check the shape and scale of an inverse-gamma distribution."""
     two = isinstance(value, list | tuple | np.ndarray) and len(value) == 2
     if not two or not all(is_number(v) and v > 0 for v in value):
         raise ValueError(
@@ -134,7 +134,7 @@ def inverse_gamma(name: str, value: Any) -> None:
 def variance(
     name: str, value: Any, modes: Collection[str], may_be_several: bool = False
 ) -> None:
-    """A positive number (or one for each output), or the word for how to learn it."""
+    """Check a positive number (or one for each output), or a word for learning it."""
     values = np.asarray(value)
     if isinstance(value, str):
         right = value in modes
@@ -161,7 +161,7 @@ class FrozenParameters:
         return {one.name: getattr(self, one.name) for one in fields(self)}
 
     def set_params(self, **changes) -> Self:
-        """A new object with other settings: this one is frozen."""
+        """Return a new object with other settings, because this one is frozen."""
         known = [one.name for one in fields(self)]
         for name in changes:
             if name not in known:

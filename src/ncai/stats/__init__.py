@@ -1,4 +1,4 @@
-"""Statistics of arrays; here what they share: checks, scaling and limits."""
+"""Statistics of arrays. This file has their shared checks, scaling and limits."""
 
 import numpy as np
 from numpy.typing import ArrayLike

@@ -4,7 +4,7 @@ The fast form, in JAX and differentiable, takes equispaced frequencies. At frequ
 0, 1, 2, ... the terms exp(i k angle) are powers of one complex number, and with
 k = B a + b they are products of a few powers, so that the sums over rows for all k are
 one small matrix product. A row costs one sine, one cosine and about 2 sqrt(count)
-multiplications, where the plain form takes `count` sines and cosines.
+multiplications, whereas the plain form needs `count` sines and cosines.
 
 The `reference_` form is in NumPy and float64.
 """

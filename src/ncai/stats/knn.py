@@ -23,8 +23,8 @@ def mutual_information(a: ArrayLike, b: ArrayLike, k: int = 5, seed: int = 0) ->
 
     psi(k) + psi(N) - mean of psi(n_a + 1) + psi(n_b + 1), where n_a and n_b count the
     rows strictly nearer than the k-th neighbour in the joint space, all in the maximum
-    norm. It is the joint information of all columns, which is not the sum of that of
-    single columns.
+    norm. It is the joint information of all columns, which is not the sum over single
+    columns.
 
     For independent rows the estimate scatters around 0 and may be negative; it is not
     clipped. Columns are first scaled to mean 0 and standard deviation 1: this does not
@@ -96,7 +96,7 @@ def _tree_information(a, b, tree_a: KDTree, tree_b: KDTree, k: int) -> float:
 def _listed_counts(a, b, gaps, neighbours, k: int) -> tuple[np.ndarray, np.ndarray]:
     """Rows near in a, and the joint radius, from lists of neighbours in a, `[N, M]`.
 
-    A row that is near in the joint space is near in a, and so on the list.
+    A row that is near in the joint space is also near in a, so it is on the list.
     """
     joint = gaps
     for column in b.T:

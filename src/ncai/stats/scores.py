@@ -108,7 +108,8 @@ def crps_from_samples(samples: ArrayLike, y: ArrayLike) -> float:
 
     E|X - y| - E|X - X'| / 2, where the means run over all S samples and all S^2 pairs,
     including each sample with itself. This is the exact CRPS of the step function that
-    the samples define, which is a little above that of their distribution.
+    the samples define. It is a little above the CRPS of the distribution that they come
+    from.
 
     Args:
         samples: `[S, N]` or `[S, N, L]` predictive draws.
@@ -183,7 +184,7 @@ def pit_uniformity(pit: ArrayLike) -> KSResult:
     Args:
         pit: `[N]` or `[N, L]` values of the predictive cdf at the targets. With several
             outputs the worst one counts, its p-value times L (Bonferroni). We do not
-            pool the outputs, since those of a row need not be independent.
+            pool the outputs, because the outputs of a row need not be independent.
     """
     pit = np.asarray(pit, float)
     if not np.all((pit >= 0) & (pit <= 1)):

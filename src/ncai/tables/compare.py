@@ -1,4 +1,4 @@
-"""Our methods and other people's, fitted and scored on the same folds of a table."""
+"""Fit our methods and peers on the same folds of a table, and score them."""
 
 import json
 import time
@@ -32,7 +32,7 @@ OWN = {
 
 
 class OwnMethod:
-    """One of our estimators behind the interface of the peers."""
+    """One of our estimators, wrapped in the interface of the peers."""
 
     package = "ncai"
 
@@ -48,14 +48,14 @@ class OwnMethod:
         return self
 
     def predict(self, inputs: np.ndarray) -> Predictions:
-        """Its predictive distributions."""
+        """Return the predictive distributions of the rows."""
         return self.model_.predict_dist(inputs)  # pyright: ignore
 
 
 def choose_methods(
     wanted: Sequence[str] | None, settings: Mapping[str, Any], seed: int
 ) -> tuple[list, list[str]]:
-    """The methods asked for (all, if none is named), and the peers not installed."""
+    """Return the requested methods (by default all) and the peers not installed."""
     peers, missing = installed_peers(seed)
     methods = [*(OwnMethod(name, settings) for name in OWN), *peers]
     if wanted is None:
@@ -73,7 +73,7 @@ def choose_methods(
 
 @dataclass(frozen=True)
 class Folds:
-    """A table, its rows in random order cut into parts of equal size."""
+    """A table and its cross-validation folds: random parts of equal size."""
 
     source: TableSource
     inputs: pd.DataFrame
@@ -82,7 +82,7 @@ class Folds:
 
 
 def read_folds(source: TableSource, num_folds: int, seed: int) -> Folds:
-    """Read a table and split it; refuses what cannot be compared on."""
+    """Read a table and split it into folds; reject one that is too small."""
     frame, names, targets = source.read()
     if not 2 <= num_folds <= len(frame) // 2:
         raise ValueError(
@@ -95,14 +95,15 @@ def read_folds(source: TableSource, num_folds: int, seed: int) -> Folds:
 
 
 def score_folds(
-    folds: Folds, methods: Sequence[Any], tell: Callable[[str], None]
+    folds: Folds, methods: Sequence[Any], notify: Callable[[str], None]
 ) -> pd.DataFrame:
-    """A row of scores for each method and fold, or the reason why a fit failed.
+    """Return a row for each method and fold: its scores, or why the fit failed.
 
     Args:
         folds: the rows.
-        methods: what to fit to all parts but one and score on that one.
-        tell: called with one line before each fit, and on what is new in a fold.
+        methods: the methods to fit to all folds but one and to score on that one.
+        notify: called with one line before each fit, and with each warning about values
+            of a fold that its training rows did not have.
     """
     results = []
     for number, held in enumerate(folds.parts, start=1):
@@ -110,9 +111,9 @@ def score_folds(
         kept = np.setdiff1d(np.arange(len(folds.targets)), held)
         train, test, surprises = _prepared(folds, kept, held)
         for sentence in surprises:
-            tell(f"{place}: {sentence}")
+            notify(f"{place}: {sentence}")
         for method in methods:
-            tell(f"{place}: {method.name}")
+            notify(f"{place}: {method.name}")
             found = _one_fit(method, train, test)
             results.append({"method": method.name, "fold": number, **found})
     return pd.DataFrame(results)
@@ -121,7 +122,7 @@ def score_folds(
 def _prepared(
     folds: Folds, kept: np.ndarray, held: np.ndarray
 ) -> tuple[Rows, Rows, list[str]]:
-    """Rows to train on and to score, and what is new in the latter."""
+    """Return the rows to train on, those to score, and warnings about the latter."""
     preparer = TablePreparer()
     try:
         train = preparer.fit_prepare(folds.inputs.iloc[kept])
@@ -138,8 +139,8 @@ def _prepared(
 def _one_fit(method, train: Rows, test: Rows) -> dict[str, Any]:
     from ncai.training.driver import FitFailedError
 
-    # Other libraries may fail in any way. Of our own methods only a fit without a
-    # result counts as a failed one; anything else is a wrong setting or a bug.
+    # Other libraries may raise any error. For our own methods, only a fit without a
+    # result counts as failed; any other error is a wrong setting or a bug.
     failures = FitFailedError if isinstance(method, OwnMethod) else Exception
     started = time.monotonic()
     with warnings.catch_warnings():
@@ -159,7 +160,7 @@ def _one_fit(method, train: Rows, test: Rows) -> dict[str, Any]:
 
 
 def summarise(results: pd.DataFrame) -> pd.DataFrame:
-    """Mean and standard error over folds, a method a line, best likelihood first."""
+    """Return mean and standard error over folds by method, best likelihood first."""
     lines = []
     for name, rows in results.groupby("method", sort=False):
         good: Any = rows[rows["failure"].isna()]
@@ -175,11 +176,11 @@ def summarise(results: pd.DataFrame) -> pd.DataFrame:
 
 
 def draw_comparison(summary: pd.DataFrame, path: Path, title: str) -> None:
-    """Points with standard errors: likelihood, CRPS and coverage of each method."""
+    """Draw likelihood, CRPS and coverage of each method, with standard errors."""
     import matplotlib.pyplot as plt
 
     panels = [
-        ("log_likelihood", "log-likelihood a row (right is better)"),
+        ("log_likelihood", "log-likelihood per row (right is better)"),
         ("crps", "CRPS (left is better)"),
         ("coverage_95", "share in the 95% interval"),
     ]
@@ -214,7 +215,7 @@ def draw_comparison(summary: pd.DataFrame, path: Path, title: str) -> None:
 
 
 def write_comparison(results: pd.DataFrame, summary: pd.DataFrame, path: Path) -> None:
-    """Scores of every fold as CSV, or those and the summary as JSON."""
+    """Write the scores of every fold as CSV, or with the summary as JSON."""
     with replacing(path) as temporary:
         if path.suffix.lower() == ".csv":
             results.to_csv(temporary, index=False)
@@ -225,5 +226,5 @@ def write_comparison(results: pd.DataFrame, summary: pd.DataFrame, path: Path) -
 
 
 def records(frame: pd.DataFrame) -> list[dict[str, Any]]:
-    """The rows of a table as JSON has them."""
+    """Convert the rows of a table to values that JSON can hold."""
     return json.loads(str(frame.to_json(orient="records")))

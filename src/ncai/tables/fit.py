@@ -38,7 +38,7 @@ class TableSource:
     """A table, the column to predict, and the columns to predict from.
 
     Args:
-        path: file of the rows, or "-" for standard input.
+        path: the file with the rows, or "-" for standard input.
         target: column to predict.
         features: columns to predict from; None for all others.
         drop: columns to leave out.
@@ -50,7 +50,7 @@ class TableSource:
     drop: Sequence[str] | None = None
 
     def read(self) -> tuple[pd.DataFrame, list[str], np.ndarray]:
-        """All rows as given, the names of the inputs, and the targets as numbers."""
+        """Return all rows as given, the names of the inputs, and numeric targets."""
         frame = read_table(self.path)
         names = self._input_names(frame)
         targets = numbers(frame.loc[:, self.target], self.path)
@@ -85,7 +85,7 @@ class TableSource:
 
 @dataclass(frozen=True)
 class TableRows:
-    """Rows as given, as numbers, and what is to be predicted."""
+    """Rows as given, the same rows as numbers, and their targets."""
 
     raw: pd.DataFrame
     inputs: pd.DataFrame
@@ -97,14 +97,14 @@ class TableRows:
 
 @dataclass(frozen=True)
 class FitTables:
-    """All rows of a fit, prepared. `valid` is None if the estimator splits them off."""
+    """All rows of a fit, prepared; `valid` is None if the estimator holds out rows."""
 
     preparer: TablePreparer
     target: str
     train: TableRows
     valid: TableRows | None
     test: TableRows | None
-    surprises: tuple[str, ...] = ()  # sentences on what other rows have that is new
+    surprises: tuple[str, ...] = ()  # sentences on values that training rows lack
 
 
 # ----- Rows ---------------------------------------------------------------------------
@@ -113,14 +113,15 @@ class FitTables:
 def load_tables(
     source: TableSource, valid: float | Path | None, test: float | Path, seed: int
 ) -> FitTables:
-    """Read, split and prepare; what is done to columns is learnt from training rows.
+    """Read, split and prepare a table; only training rows decide how to prepare it.
 
     Args:
         source: the table.
-        valid: share of the rows, or file, that chooses among restarts; None leaves it
-            to the estimator.
-        test: share of the rows, or file, that only scores are computed on.
-        seed: of the split.
+        valid: share of the rows, or a file with the rows, that chooses among restarts;
+            None leaves the choice to the estimator.
+        test: share of the rows, or a file with the rows, that is held out for the
+            scores.
+        seed: seed of the split.
     """
     frame, names, targets = source.read()
     held = np.arange(0)
@@ -147,14 +148,14 @@ def load_tables(
 
 
 class _OtherRows:
-    """Prepares further rows as the training rows were, and notes what is new."""
+    """Prepares further rows like the training rows, and records unknown values."""
 
     def __init__(self, preparer: TablePreparer, source: TableSource):
         self.preparer, self.source = preparer, source
         self.surprises: list[str] = []
 
     def from_file(self, path: Path) -> TableRows:
-        """The rows of another file with the same columns."""
+        """Prepare the rows of another file with the same columns."""
         frame = read_table(path, self.preparer.text_columns)
         names = self.preparer.feature_names_in_
         require_columns(frame, [*names, self.source.target], path)
@@ -162,7 +163,7 @@ class _OtherRows:
         return self._prepared(frame, targets, table_name(path))
 
     def held_out(self, frame: pd.DataFrame, targets: np.ndarray) -> TableRows:
-        """Rows of the table itself."""
+        """Prepare held-out rows of the table itself."""
         name = table_name(self.source.path)
         return self._prepared(frame, targets, name, ", held-out rows")
 
@@ -178,7 +179,7 @@ class _OtherRows:
 
 
 def choose_test_rows(num_rows: int, share: float, seed: int) -> np.ndarray:
-    """Rows for the scores alone: neither trained on nor used to choose a restart."""
+    """Choose test rows, which are neither trained on nor used to choose a restart."""
     if share == 0 or num_rows < FEWEST_TO_SPLIT:
         return np.arange(0)
     count = max(FEWEST_TEST_ROWS, round(share * num_rows))
@@ -187,13 +188,13 @@ def choose_test_rows(num_rows: int, share: float, seed: int) -> np.ndarray:
             f"test={share:g} leaves {num_rows - count} of {num_rows} rows to fit; at "
             f"least {FEWEST_ROWS} are needed."
         )
-    # Another stream than the estimator's, which holds out rows by the same seed.
+    # The estimator holds out rows with the same seed, so this needs another stream.
     rng = np.random.default_rng([seed, 1])
     return np.sort(rng.choice(num_rows, count, replace=False))
 
 
 def _require_valid_rows(num_rows: int, share: float) -> None:
-    """Refuse a share that cannot be held out: the estimator would hold out none."""
+    """Reject a share that is too small: the estimator would then hold out no rows."""
     from ncai.fitting.holdout import FEWEST_HELD_OUT
 
     held = round(share * num_rows)
@@ -210,7 +211,7 @@ def _few_rows(source: TableSource, num_rows: int) -> list[str]:
         return []
     return [
         f"{table_name(source.path)}: {num_rows} rows to learn from show little more "
-        "than how y varies; do not expect more of the model."
+        "than how y varies, so do not expect more from the model."
     ]
 
 
@@ -218,7 +219,7 @@ def _few_rows(source: TableSource, num_rows: int) -> list[str]:
 
 
 def check_settings(settings: Mapping[str, Any]) -> None:
-    """Refuse what the estimator would, before anything is printed or trained."""
+    """Reject invalid settings before anything is printed or trained."""
     from ncai.estimators.bnn_lv import BNNLVRegressor
 
     BNNLVRegressor().set_params(**settings).resolved_settings()
@@ -227,12 +228,12 @@ def check_settings(settings: Mapping[str, Any]) -> None:
 def fit_table(
     tables: FitTables, settings: Mapping[str, Any], command: str | None = None
 ) -> TableModel:
-    """A model fitted to the training rows, which knows how to prepare others.
+    """Fit a model to the training rows; it can prepare other rows in the same way.
 
     Args:
         tables: the rows.
         settings: arguments of the estimator.
-        command: what to type to repeat the fit, for the record.
+        command: the command line that repeats the fit, for the record.
     """
     from ncai.estimators.bnn_lv import BNNLVRegressor
 
@@ -247,7 +248,7 @@ def fit_table(
 def _record(
     tables: FitTables, estimator: "BNNLVRegressor", command: str | None
 ) -> FitRecord:
-    """What is known before the scores: how many rows were used for what."""
+    """Return the record of a fit before it is scored."""
     trained = estimator.train_index_
     num_train = 0 if trained is None else len(trained)
     num_valid = len(tables.train) - num_train

@@ -1,4 +1,4 @@
-"""What a model file says, without running the model."""
+"""Read the contents of a model file without running the model."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -16,7 +16,7 @@ _LEARNED = {
 
 
 def inspect_model(path: str | Path) -> dict[str, Any]:
-    """What a model file says about itself."""
+    """Return the settings, versions, columns and scores in a model file."""
     header, arrays = read_file(path)
     table = header.get("table") or {}
     preparer = table.get("preparer") or {}
@@ -35,7 +35,7 @@ def inspect_model(path: str | Path) -> dict[str, Any]:
         "num_inputs": (header.get("dims") or [None])[0],
         "num_weights": header.get("num_weights"),
         "settings": flat_settings(header),
-        # The one that repeats the fit; None if none was given.
+        # The seed that repeats the fit; None if the user gave none.
         "seed": given.get("random_state"),
         "stop_reasons": reasons,
         "cut_short": cut_short(reasons, header.get("n_iter")),
@@ -53,7 +53,7 @@ def inspect_model(path: str | Path) -> dict[str, Any]:
 
 
 def diagnose_model(path: str | Path):
-    """The diagnosis that a file keeps, or else one of the training rows it keeps."""
+    """Return the stored diagnosis, or compute one from the stored training rows."""
     header, arrays = read_file(path)
     if (header.get("dims") or [0, 0])[1] == 0:
         raise ValueError(f"{path} has no z to diagnose: its latent_dim is 0.")
@@ -63,7 +63,7 @@ def diagnose_model(path: str | Path):
 
         names = {field.name for field in fields(LatentDiagnosis)}
         if names <= set(kept):
-            # What JSON has no word for was infinite.
+            # Infinity is stored as null, because JSON lacks it.
             values: dict[str, Any] = {
                 name: float("inf") if kept[name] in (None, "inf") else kept[name]
                 for name in names
@@ -83,7 +83,7 @@ def diagnose_model(path: str | Path):
 
 
 def rows_sentence(counts: Mapping[str, Any]) -> str:
-    """How many rows were used for what."""
+    """Say how many rows were used to train, to choose among restarts and to score."""
     parts = [f"{counts['num_train']} trained on"]
     if counts.get("num_valid"):  # files of earlier versions have none
         parts.append(f"{counts['num_valid']} to choose among restarts")
@@ -93,7 +93,7 @@ def rows_sentence(counts: Mapping[str, Any]) -> str:
 
 
 def learned_as(settings: Mapping[str, Any], target: str | None = None) -> str:
-    """Which transform of the target was learned, and how it is rounded, in words."""
+    """Describe the transform of the target that was learned, and its rounding."""
     name = settings.get("target_transform") or "none"
     learned = _LEARNED.get(name, f"learned as {name} of it")
     steps = settings.get("rounding_steps") or ()
@@ -107,14 +107,14 @@ def learned_as(settings: Mapping[str, Any], target: str | None = None) -> str:
 
 
 def cut_short(stop_reasons: Sequence[str], num_steps: int | None) -> str | None:
-    """A sentence if the time limit ended the training before it was done."""
+    """Return a sentence if the time limit ended training early; else None."""
     if not stop_reasons and num_steps == 0:
         return (
-            "the time limit was over before the first step, so that nothing was "
-            "learned: give it more time."
+            "the time limit ended before the first step, so that nothing was "
+            "learned: allow more time."
         )
-    # Trials have a small share of the time anyway, and only choose a transform; but
-    # where no time was left for more they are all that there is.
+    # Trial fits have a small share of the time anyway and only choose a transform. But
+    # if no time was left for a complete fit, the trial fit is all there is.
     main = [one for one in stop_reasons if not one.startswith("trial ")]
     cut = [one for one in main or stop_reasons if ": time limit" in one]
     if not cut:
@@ -127,7 +127,7 @@ def cut_short(stop_reasons: Sequence[str], num_steps: int | None) -> str | None:
 
 
 def decimals_for(values) -> int:
-    """Decimals that suit a column of numbers: about four digits of the largest."""
+    """Return how many decimals show about four digits of the largest number."""
     sizes = [abs(value) for value in values if value is not None]
     largest = max((size for size in sizes if math.isfinite(size)), default=1.0)
     if 0 < largest < 0.1:

@@ -1,4 +1,4 @@
-"""`TableModel`: what `ncai fit` makes of a table, and the other commands read."""
+"""`TableModel`: the model that `ncai fit` saves and the other commands read."""
 
 import warnings
 from collections.abc import Mapping, Sequence
@@ -18,40 +18,41 @@ if TYPE_CHECKING:
     from ncai.estimators.bnn_lv import BNNLVRegressor
     from ncai.predictive.distribution import PredictiveDistribution
 
-_A_TABLE = "the table"  # one that has no file name
+_A_TABLE = "the table"  # the name of a table without a file
 
 
 @runtime_checkable
 class Preparer(Protocol):
-    """The way from a table to the inputs of an estimator."""
+    """Turns a table into the inputs of an estimator."""
 
     @property
     def columns_used(self) -> Sequence[str] | None:
-        """Names of the columns; None where all are used, in their order."""
+        """The names of the columns; None if all columns are used, in their order."""
         ...
 
     @property
     def text_columns(self) -> Sequence[str]:
-        """Columns that a reader of text files should leave as text."""
+        """The columns that a reader of text files must not convert to numbers."""
         ...
 
     def prepare(self, X: Any) -> tuple[Any, list[Surprise]]:
-        """The inputs, and what the training rows did not have."""
+        """Return the inputs, and values that the training rows did not have."""
         ...
 
 
 @dataclass(frozen=True)
 class FitRecord:
-    """What a fit was asked for and what came of it.
+    """The request and the results of a fit.
 
     Args:
-        target: the column predicted; None if the model was fitted in Python.
+        target: the target column; None if the model was fitted in Python.
         command: the command that repeats the fit.
-        num_train: rows trained on.
-        num_valid: rows that chose among restarts.
-        num_test: rows that only the scores were computed on.
-        scores: averages over the test rows, of the model and then of baselines.
-        diagnosis: the verdict on z, as `LatentDiagnosis.to_dict` gives it.
+        num_train: number of training rows.
+        num_valid: number of rows that chose among restarts.
+        num_test: number of rows held out for the scores.
+        scores: average scores over the test rows, first of the model, then of
+            baselines.
+        diagnosis: the diagnosis of z, as `LatentDiagnosis.to_dict` returns it.
     """
 
     target: str | None = None
@@ -64,14 +65,14 @@ class FitRecord:
 
     @classmethod
     def from_dict(cls, state: Mapping[str, Any]) -> "FitRecord":
-        """A record from the table part of a model file, of an earlier version too."""
+        """Create a record from the table part of a model file of any version."""
         known = {one.name for one in fields(cls)}
         return cls(**{name: state[name] for name in state if name in known})
 
 
 @dataclass(frozen=True)
 class TableModel:
-    """A fitted estimator that takes tables as people have them.
+    """A fitted estimator that accepts the user's tables as they are.
 
     `ncai fit` makes one and saves it; `TableModel.load(path)` reads it in Python:
 
@@ -82,8 +83,8 @@ class TableModel:
 
     Args:
         preparer: turns a table into columns of numbers.
-        estimator: predicts from these.
-        record: what the fit was asked for and what came of it.
+        estimator: predicts from these columns.
+        record: the request and the results of the fit.
     """
 
     preparer: Preparer
@@ -93,11 +94,11 @@ class TableModel:
     def prepare(
         self, table: pd.DataFrame, source: str | Path | None = None
     ) -> tuple[Any, list[Surprise]]:
-        """The estimator's inputs, and what the training rows did not have.
+        """Return the estimator's inputs, and values that the training rows lack.
 
         Args:
-            table: rows as people have them.
-            source: the file they come from, to be named where something is wrong.
+            table: the rows as the user has them.
+            source: the file of the rows, for error messages.
         """
         name = _A_TABLE if source is None else table_name(source)
         if self.preparer.columns_used is not None:
@@ -108,9 +109,9 @@ class TableModel:
             raise TableError(f"{name}: {error}") from None
 
     def predict_dist(self, table: pd.DataFrame) -> "PredictiveDistribution":
-        """The predictive distribution of each row of a table.
+        """Return the predictive distribution of each row of a table.
 
-        Warns of missing values and levels that the training rows did not have.
+        Warns about missing values and levels that the training rows did not have.
         """
         inputs, surprises = self.prepare(table)
         for sentence in surprise_sentences(surprises):
@@ -118,15 +119,15 @@ class TableModel:
         return self.estimator.predict_dist(inputs)
 
     def predict(self, table: pd.DataFrame) -> np.ndarray:
-        """The mean of the target for each row of a table."""
+        """Return the predicted mean of the target for each row of a table."""
         return self.predict_dist(table).mean()
 
     def save(self, path: str | Path, include_training: bool = False) -> None:
-        """Write all of it to one file (safetensors; reading it runs no code).
+        """Write the model to one file (safetensors; reading it runs no code).
 
         Args:
-            path: where; an existing file is replaced in one step.
-            include_training: also the training rows and their latents, which
+            path: the file; an existing file is replaced in one step.
+            include_training: also save the training rows and their latents, which
                 `estimator.diagnose` needs and predictions do not.
         """
         from ncai.estimators.persistence import save_model
@@ -140,10 +141,10 @@ class TableModel:
     def load(cls, path: str | Path) -> "TableModel":
         """Read a model that `ncai fit` wrote.
 
-        A model that was fitted and saved in Python can be read too: the columns of its
-        tables must hold numbers.
+        It can also read a model that was fitted and saved in Python; the columns of its
+        tables must then contain numbers.
         """
-        table = read_table_part(path)  # refuses other files before JAX is loaded
+        table = read_table_part(path)  # rejects other files before JAX is loaded
         from ncai.estimators.bnn_lv import BNNLVRegressor
 
         estimator = BNNLVRegressor.load(path)
@@ -160,7 +161,7 @@ class TableModel:
 
 @dataclass(frozen=True)
 class NumberColumns:
-    """Inputs of a model fitted in Python: numbers already, by name or by order."""
+    """Prepares numeric tables, found by name or order, for a model fitted in Python."""
 
     columns_used: Sequence[str] | None
     num_inputs: int
@@ -168,13 +169,13 @@ class NumberColumns:
 
     @classmethod
     def of(cls, estimator: "BNNLVRegressor") -> "NumberColumns":
-        """The columns that a fitted estimator expects."""
+        """Return a preparer for the columns that a fitted estimator expects."""
         names = getattr(estimator, "feature_names_in_", None)
         known = None if names is None else [str(name) for name in names]
         return cls(known, estimator.n_features_in_)
 
     def prepare(self, X: pd.DataFrame) -> tuple[Any, list[Surprise]]:
-        """The columns, which must hold numbers without gaps."""
+        """Return the columns, which must contain numbers without missing values."""
         names = self.columns_used
         if names is None:
             names = list(X.columns)

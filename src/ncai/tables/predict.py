@@ -1,7 +1,7 @@
-"""Predictions and scores of the rows of a table, piece by piece.
+"""Predict and score the rows of a table in chunks.
 
-A row's prediction does not depend on the piece it is in, so that a table larger than
-memory gives what a small one would.
+The prediction of a row does not depend on its chunk, so the table may be larger than
+memory.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from ncai.predictive.decomposition import Decomposition
 from ncai.predictive.intervals import rests_on_rare_draws
 from ncai.preprocessing.columns.column import Surprise, surprise_sentences
 from ncai.tables import read as table_io
@@ -22,14 +23,15 @@ from ncai.tables.read import numbers, require_columns
 
 @dataclass(frozen=True)
 class Wanted:
-    """The columns to write beside mean and std.
+    """The columns to write in addition to mean and std.
 
     Args:
         level: probability of the interval.
         quantiles: levels of quantiles.
-        decompose: aleatoric and epistemic standard deviations.
+        decompose: total, aleatoric and epistemic uncertainty by CRPS, their Monte Carlo
+            standard error, and whether that is large.
         samples: number of random draws.
-        seed: of the draws.
+        seed: seed of the draws.
     """
 
     level: float = 0.95
@@ -40,17 +42,17 @@ class Wanted:
 
 
 class Pieces:
-    """Predictive distributions of a table, piece by piece, and what was noticed."""
+    """The predictive distributions of a table, chunk by chunk, and remarks on them."""
 
     def __init__(self, model: TableModel, data: str | Path, target: str | None = None):
         self.model, self.data = model, data
-        self.target = target  # a column that is no input, where inputs have no names
+        self.target = target  # not an input, even if the inputs have no names
         self.surprises: list[Surprise] = []
-        self.num_rows = self.num_rare = 0  # all, and those whose std rests on few draws
+        self.num_rows = self.num_rare = 0  # `num_rare`: rare draws dominate std
         self.ignored: list[str] = []
 
     def __iter__(self) -> Iterator[tuple[pd.DataFrame, Any]]:
-        """Rows as given, and their predictive distributions."""
+        """Yield chunks of rows as given, and their predictive distributions."""
         preparer = self.model.preparer
         text_columns = preparer.text_columns
         first_row = 0
@@ -67,13 +69,13 @@ class Pieces:
             first_row += len(frame)
 
     def remarks(self) -> list[str]:
-        """Sentences on what the model had not seen, and on numbers to doubt."""
+        """Return sentences on values new to the model and on unreliable std."""
         remarks = surprise_sentences(self.surprises)
         if self.num_rare:
             remarks.append(
-                f"in {self.num_rare} of {self.num_rows} rows a few rare draws far out "
-                "make up most of std (and of its parts); use the interval or quantiles "
-                "to see how wide the density is."
+                f"in {self.num_rare} of {self.num_rows} rows a few rare draws "
+                "dominate std; use the interval or quantiles to see how wide the "
+                "density is."
             )
         return remarks
 
@@ -81,7 +83,7 @@ class Pieces:
 def predict_pieces(
     model_path: Path, data: str | Path, wanted: Wanted
 ) -> tuple[Pieces, Iterator[pd.DataFrame]]:
-    """Tables of predictions, one after another."""
+    """Yield tables of predictions, one per chunk."""
     pieces = Pieces(TableModel.load(model_path), data)
     return pieces, _prediction_tables(pieces, wanted)
 
@@ -97,7 +99,7 @@ def _prediction_tables(pieces: Pieces, wanted: Wanted) -> Iterator[pd.DataFrame]
 
 
 def prediction_columns(predictive, wanted: Wanted) -> dict[str, np.ndarray]:
-    """Mean, std, the ends of the interval, then what else is asked for."""
+    """Return mean, std, the ends of the interval, and the other requested columns."""
     level, quantiles = wanted.level, list(wanted.quantiles)
     ends = [(1 - level) / 2, (1 + level) / 2]
     found = np.moveaxis(predictive.quantile([*ends, *quantiles]), -1, 0)
@@ -106,19 +108,31 @@ def prediction_columns(predictive, wanted: Wanted) -> dict[str, np.ndarray]:
     for share, values in zip(quantiles, found[2:], strict=True):
         columns[f"q{_percent(share)}"] = values
     if wanted.decompose:
-        parts = predictive.decompose("variance")
-        columns["aleatoric"] = np.sqrt(parts.aleatoric)
-        columns["epistemic"] = np.sqrt(parts.epistemic)
+        columns |= _split_columns(predictive.decompose("crps"))
     if wanted.samples:
         samples = predictive.sample(wanted.samples, wanted.seed)
         columns |= {f"sample_{n}": draw for n, draw in enumerate(samples, start=1)}
     return columns
 
 
+def _split_columns(parts: Decomposition) -> dict[str, np.ndarray]:
+    """The split of each row, its largest standard error, and whether that is large."""
+    errors = parts.standard_error
+    assert errors is not None
+    worst = np.maximum(errors.total, np.maximum(errors.aleatoric, errors.epistemic))
+    return {
+        "total": parts.total,
+        "aleatoric": parts.aleatoric,
+        "epistemic": parts.epistemic,
+        "split_error": worst,
+        "unstable": parts.unstable,
+    }
+
+
 def score_table_rows(
     model_path: Path, data: str | Path, target: str | None
 ) -> tuple[dict[str, np.ndarray], str, Pieces]:
-    """Scores of every row of a table with the target in it."""
+    """Score every row of a table that contains the target."""
     from ncai.diagnostics.evaluation import row_scores
 
     model = TableModel.load(model_path)
@@ -146,7 +160,7 @@ def score_table_rows(
 
 
 def _by_output(columns: Mapping[str, np.ndarray]):
-    """A model with several outputs gets a column for each: mean_1, mean_2, ..."""
+    """Give each of several outputs its own column: mean_1, mean_2, ..."""
     for name, values in columns.items():
         if values.ndim == 1:
             yield name, values
@@ -156,9 +170,9 @@ def _by_output(columns: Mapping[str, np.ndarray]):
 
 
 def _percent(share: float) -> str:
-    """A share as percent, two digits before the point: 0.05 is 05, 0.975 is 97.5.
+    """Write a share as percent with two leading digits: 0.05 is 05, 0.975 is 97.5.
 
-    No digit is rounded away, so that two shares never have one name.
+    No digit is rounded away, so that different shares have different names.
     """
     percent = f"{100 * Decimal(repr(float(share))):f}"
     whole, _, rest = percent.partition(".")

@@ -1,7 +1,7 @@
-"""Tables in, whole or piece by piece: CSV, TSV, gzip, Parquet, standard input.
+"""Read tables, whole or in chunks: CSV, TSV, gzip, Parquet, standard input.
 
-Text columns stay text; what a column holds is decided elsewhere. Columns are found by
-name, and errors say what is wrong in which row.
+Text columns stay text; `ncai.preprocessing` decides what a column contains. Columns are
+found by name, and errors say which row is wrong and why.
 """
 
 import codecs
@@ -35,11 +35,11 @@ STANDARD_INPUT = "-"
 TEXT_ENDINGS = {".csv": ",", ".csv.gz": ",", ".tsv": "\t", ".tsv.gz": "\t"}
 PARQUET_ENDINGS = (".parquet", ".pq")
 ENDINGS = (*TEXT_ENDINGS, *PARQUET_ENDINGS)
-# A piece of this many rows takes some tens of megabytes with a hundred columns.
+# A chunk of this many rows takes some tens of megabytes with a hundred columns.
 CHUNK_ROWS = 10_000
-_LOOK = 8192  # bytes at the start that show how a table is written
+_LOOK = 8192  # bytes at the start, from which the text format is detected
 _GZIP, _PARQUET = b"\x1f\x8b", b"PAR1"
-# Holds values beyond the last name, which pandas may drop silently.
+# Collects values beyond the last name, which pandas may drop silently.
 _BEYOND = "\0"
 _NO_TEXT = (
     "{} is not text in UTF-8 (or in UTF-16 with a byte-order mark), which a table must "
@@ -48,14 +48,14 @@ _NO_TEXT = (
 
 
 class TableError(ValueError):
-    """A table that cannot be used, in one sentence."""
+    """A table cannot be used; the message is one sentence."""
 
 
 # ----- Reading ------------------------------------------------------------------------
 
 
 def read_table(path: str | Path, text_columns: Collection[str] = ()) -> pd.DataFrame:
-    """All columns of a table with a header line; what is in them is not checked."""
+    """Read all columns of a table with a header line; their values are not checked."""
     (frame,) = read_chunks(path, None, text_columns)
     return frame
 
@@ -65,13 +65,13 @@ def read_chunks(
     num_rows: int | None = CHUNK_ROWS,
     text_columns: Collection[str] = (),
 ) -> Iterator[pd.DataFrame]:
-    """The rows of a table in pieces, whose index counts rows from 0 on.
+    """Yield the rows of a table in chunks, whose index counts the rows from 0.
 
     Args:
         path: a file, or "-" for standard input.
-        num_rows: of a piece; None gives the whole table as one.
-        text_columns: columns of a text file to read as they are written, so that all
-            pieces treat them alike.
+        num_rows: rows per chunk; None for the whole table as one chunk.
+        text_columns: columns of a text file to read as text, so that all chunks treat
+            them alike.
     """
     with _opened(path) as (stream, kind, name):
         if kind == "parquet":
@@ -79,7 +79,7 @@ def read_chunks(
         else:
             pieces = _text_pieces(stream, kind, num_rows, text_columns, name)
         first_row = 0
-        # Closed before the stream, even if nobody reads the rest.
+        # Close it before the stream, even if the rest is never read.
         with closing(pieces):
             for piece in pieces:
                 if len(piece):
@@ -92,7 +92,7 @@ def read_chunks(
 
 @contextmanager
 def _opened(path: str | Path) -> Iterator[tuple[Any, str, str]]:
-    """A binary stream, "parquet" or the usual separator, and what to call it."""
+    """Open a table: its stream, "parquet" or the usual separator, and its name."""
     if str(path) == STANDARD_INPUT:
         name = "standard input"
         stream: Any = getattr(sys.stdin, "buffer", sys.stdin)
@@ -103,7 +103,7 @@ def _opened(path: str | Path) -> Iterator[tuple[Any, str, str]]:
             stream = io.BufferedReader(gzip.open(stream))  # pyright: ignore
             start = stream.peek(_LOOK)[:_LOOK]
         if start.startswith(_PARQUET):
-            # Its table of contents stands at the end.
+            # Parquet has its table of contents at the end.
             yield io.BytesIO(stream.read()), "parquet", name
         else:
             yield stream, ",", name
@@ -138,7 +138,7 @@ def _text_pieces(
     text_columns: Collection[str],
     name: str,
 ) -> Generator[pd.DataFrame, None, None]:
-    """Pieces of a text table. We read its header, since pandas renames duplicates."""
+    """Read a text table in chunks, with its header, as pandas renames duplicates."""
     try:
         buffered = stream if hasattr(stream, "peek") else io.BufferedReader(stream)  # pyright: ignore
         form = text_form(buffered.peek(_LOOK)[:_LOOK], separator)  # pyright: ignore
@@ -192,14 +192,14 @@ def _refuse_long_lines(
 
 def _next_piece(pieces: Iterator[pd.DataFrame]) -> pd.DataFrame | None:
     with warnings.catch_warnings():
-        # Rows longer than the header lose values, about which pandas only warns.
+        # If a row is longer than the header, pandas drops values and only warns.
         warnings.simplefilter("error", pd.errors.ParserWarning)
         return next(pieces, None)
 
 
 @contextmanager
 def _as_text(stream: Any, encoding: str) -> Iterator[io.TextIOWrapper]:
-    """The stream as text. It stays open, since its opener closes it."""
+    """Wrap the stream as text. It stays open, because its opener closes it."""
     text = io.TextIOWrapper(stream, encoding=encoding, newline="")
     try:
         yield text
@@ -242,7 +242,7 @@ def _parquet_pieces(
 
 
 def require_pyarrow(name: str | Path):
-    """The module, or one sentence on how to get it."""
+    """Import pyarrow; if it is missing, raise one sentence on how to install it."""
     try:
         import pyarrow
     except ImportError:
@@ -260,7 +260,7 @@ def _refuse_doubles(header: list[str], name: str) -> None:
 
 
 def _why_unreadable(name: str, reason: str) -> str:
-    """One sentence from the words of pandas or of the system."""
+    """Turn an error of pandas or of the system into one sentence."""
     ragged = re.search(r"Expected \d+ fields in line (\d+), saw \d+", reason)
     if ragged:
         return (
@@ -275,7 +275,8 @@ def _why_unreadable(name: str, reason: str) -> str:
 
 _MARKS = {
     codecs.BOM_UTF8: "utf-8-sig",
-    # UTF-32 is not supported. It comes first, since its mark begins like UTF-16's.
+    # UTF-32 is not supported. It is tested first, because its mark begins like
+    # UTF-16's.
     codecs.BOM_UTF32_LE: None,
     codecs.BOM_UTF32_BE: None,
     codecs.BOM_UTF16_LE: "utf-16",
@@ -291,7 +292,7 @@ class TextForm(NamedTuple):
     separator: str
 
     def assumed(self, expected: str) -> list[str]:
-        """What differs from the usual form of a table, in words."""
+        """How the table differs from the usual format, in words."""
         found = []
         if self.separator != expected:
             found.append(f"with values separated by {_WORDS[self.separator]}")
@@ -301,12 +302,12 @@ class TextForm(NamedTuple):
 
 
 def text_form(start: bytes, separator: str) -> TextForm | None:
-    """How a table is written that starts like this; None if it is not readable text.
+    """Detect the format of a text table from its start; None if it is not text.
 
     Args:
         start: the first bytes, some kilobytes.
-        separator: the one to expect; another is used only if it splits both of the
-            first two lines into more columns.
+        separator: the expected one; another is used only if it splits both of the first
+            two lines into more columns.
     """
     encoding = next(
         (name for mark, name in _MARKS.items() if start.startswith(mark)), "utf-8"
@@ -321,7 +322,7 @@ def text_form(start: bytes, separator: str) -> TextForm | None:
 
 
 def _width(text: str, separator: str) -> int:
-    """Number of columns in the first two lines; 1 if they do not agree on it."""
+    """Count the columns of the first two lines; 1 if the two lines differ."""
     lines = filter(None, csv.reader(io.StringIO(text), delimiter=separator))
     try:
         widths = {len(line) for line in islice(lines, 2)}
@@ -333,7 +334,7 @@ def _width(text: str, separator: str) -> int:
 def require_columns(
     frame: pd.DataFrame, names: Sequence[str], path: str | Path
 ) -> None:
-    """Refuse names that the table does not have."""
+    """Reject names that the table does not have."""
     missing = [name for name in names if name not in frame.columns]
     if missing:
         raise TableError(
@@ -343,12 +344,12 @@ def require_columns(
 
 
 def table_name(path: str | Path) -> str:
-    """What to call a table in a sentence."""
+    """Return the name of a table for messages."""
     return "standard input" if str(path) == STANDARD_INPUT else str(path)
 
 
 def numbers(column: pd.Series, path: str | Path) -> np.ndarray:
-    """The numbers of a column that must hold nothing else, such as the target."""
+    """Return a column as numbers; reject one with other values, such as text."""
     name, rows = column.name, list(column.index)
     missing = np.flatnonzero(column.isna())
     if len(missing):
@@ -376,7 +377,7 @@ def numbers(column: pd.Series, path: str | Path) -> np.ndarray:
 
 
 def _likeness(column: pd.Series) -> str:
-    """How to write a column of numbers that are written in another way."""
+    """Suggest how to rewrite values that look like numbers in another notation."""
     text = column.astype(str).str.strip()
     form = number_form(text) or PLAIN
     if form != PLAIN:
@@ -387,7 +388,7 @@ def _likeness(column: pd.Series) -> str:
 
 
 def listed(noun: str, names: Sequence[str], most: int = 12) -> str:
-    """A noun followed by names, of which only the first few are listed."""
+    """List a noun followed by the first few of the names."""
     shown = ", ".join(repr(name) for name in names[:most])
     more = f" and {len(names) - most} more" if len(names) > most else ""
     return f"{noun}{'s' if len(names) > 1 else ''} {shown}{more}"

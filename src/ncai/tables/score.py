@@ -1,4 +1,4 @@
-"""How good a fitted `TableModel` is on rows that it has not seen, beside baselines."""
+"""Score a fitted `TableModel` and baselines on test rows."""
 
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -17,20 +17,20 @@ if TYPE_CHECKING:
     from ncai.predictive.simple import Predictions
 
 FEWEST_TO_DIAGNOSE = 10  # statistics of fewer z mean nothing
-USUAL_LAYERS = (50,)  # of a baseline, if the model has a network of one's own
+USUAL_LAYERS = (50,)  # of a baseline, if the model has a custom network
 
 
 @dataclass(frozen=True, eq=False)
 class ScoresOnTestRows:
-    """Scores on the test rows. All is empty if there are none.
+    """Scores on the test rows; all fields are empty if there are none.
 
     Attributes:
-        averages: for each method its `name` and its scores, the model first. A
-            baseline's `gain` is by how much the model's log-likelihood is larger, with
-            the ends of its 95 % interval.
-        log_likelihoods: by method, the log density of each row.
-        predictions: by method, the predictive distributions of the rows.
-        baselines: the fitted ones by name.
+        averages: the `name` and the scores of each method, the model first. The `gain`
+            of a baseline is the model's log-likelihood minus its own, with the ends of
+            the 95 % interval of this difference.
+        log_likelihoods: the log density of each row, by method.
+        predictions: the predictive distributions of the rows, by method.
+        baselines: the fitted baselines, by name.
     """
 
     averages: list[dict[str, Any]] = field(default_factory=list)
@@ -44,7 +44,7 @@ class ScoresOnTestRows:
         return next(iter(self.predictions.values()), None)
 
     def verdict(self) -> str:
-        """Whether the model has more likelihood than the best of the baselines."""
+        """Say whether the model has a higher likelihood than the best baseline."""
         (ours, *others) = self.log_likelihoods
         best = max(others, key=lambda name: self.log_likelihoods[name].mean())
         gain, low, high = paired_difference(
@@ -57,13 +57,13 @@ class ScoresOnTestRows:
         else:
             found = "not clearly different from"
         return (
-            f"{found} the best baseline ({best}): {gain:+.3f} nats a row, 95% interval "
-            f"{low:+.3f} to {high:+.3f}"
+            f"{found} the best baseline ({best}): {gain:+.3f} nats per row, "
+            f"95% interval {low:+.3f} to {high:+.3f}"
         )
 
 
 def score_test_rows(model: TableModel, tables: FitTables) -> ScoresOnTestRows:
-    """Predict the test rows once by each method, and score them."""
+    """Predict the test rows once with each method, and score the predictions."""
     test = tables.test
     if test is None:
         return ScoresOnTestRows()
@@ -84,9 +84,9 @@ def score_test_rows(model: TableModel, tables: FitTables) -> ScoresOnTestRows:
 
 
 def _fit_baselines(estimator: "BNNLVRegressor", tables: FitTables) -> dict[str, Any]:
-    """The baselines by name, fitted to all rows that the model had.
+    """Fit the baselines to all rows that the model was given.
 
-    Those that chose among its restarts are among them.
+    These include the rows that chose among its restarts.
     """
     known = [tables.train] + ([tables.valid] if tables.valid is not None else [])
     inputs = np.concatenate([rows.inputs.to_numpy() for rows in known])
@@ -97,13 +97,13 @@ def _fit_baselines(estimator: "BNNLVRegressor", tables: FitTables) -> dict[str, 
 
 
 def method_name(settings: "Settings") -> str:
-    """What to call our own model in a table of methods."""
+    """Return the name of the model in a table of methods."""
     model = "BNN" if settings.latent_dim == 0 else "BNN+LV"
     return f"{model}, {settings.method.label}"
 
 
 def diagnose_if_possible(estimator: "BNNLVRegressor") -> "LatentDiagnosis | None":
-    """The verdict on z, if there is a z and there are enough rows to judge it by."""
+    """Diagnose z, if the model has one and there are enough rows to judge it."""
     latents = estimator.latent_posterior_
     if latents is None or len(latents.mean) < FEWEST_TO_DIAGNOSE:
         return None
@@ -113,7 +113,7 @@ def diagnose_if_possible(estimator: "BNNLVRegressor") -> "LatentDiagnosis | None
 def with_results(
     model: TableModel, scores: ScoresOnTestRows, diagnosis: "LatentDiagnosis | None"
 ) -> TableModel:
-    """The model with its scores and the diagnosis of z in its record."""
+    """Return the model with its scores and the diagnosis of z in its record."""
     record = replace(
         model.record,
         scores=scores.averages,

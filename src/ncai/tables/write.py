@@ -1,4 +1,4 @@
-"""Tables out, piece by piece: CSV, TSV, gzip, Parquet or standard output."""
+"""Write tables in chunks: CSV, TSV, gzip, Parquet or standard output."""
 
 import gzip
 import sys
@@ -14,17 +14,17 @@ from ncai.tables.read import PARQUET_ENDINGS, require_pyarrow
 
 
 def write_table(frame: pd.DataFrame, path: str | Path | None) -> None:
-    """Write a table whole; see `table_writer`."""
+    """Write a whole table at once; see `table_writer`."""
     with table_writer(path) as write:
         write(frame)
 
 
 @contextmanager
 def table_writer(path: str | Path | None) -> Iterator[Callable[[pd.DataFrame], None]]:
-    """A function that takes one piece of a table after another.
+    """Yield a function that writes the chunks of a table one after another.
 
-    The file's ending says what is written: CSV, TSV, gzipped or not, or Parquet; None
-    is standard output. A file appears only when the context ends without an error.
+    The ending of the file name selects CSV or TSV (gzipped or not) or Parquet; None is
+    standard output. The file appears only when the context ends without an error.
     """
     if path is None:
         yield _text_writer(sys.stdout, ",")

@@ -22,12 +22,12 @@ from ncai.preprocessing.columns.missing import (
 )
 
 _PAIRS = (("true", "false"), ("yes", "no"), ("t", "f"), ("y", "n"))
-# A table written elsewhere may have other words for the same.
+# A table from another source may use other words for true and false.
 _OTHER_PAIRS = (("1", "0"), ("1.0", "0.0"))
 
 
 def boolean_pair(values: Collection[str]) -> tuple[str, str] | None:
-    """The words for true and false, if all values are among one pair of them."""
+    """Return the words for true and false, if all values belong to one such pair."""
     found = {str(value).lower() for value in values}
     return next((pair for pair in _PAIRS if found <= set(pair)), None)
 
@@ -55,22 +55,22 @@ class BooleanPlan:
         return _parse(column, (self.pair[0], self.pair[1]))
 
     def values(self, parsed: np.ndarray) -> dict[str, np.ndarray]:
-        """1 or 0, and the mark of a missing value."""
+        """Return 1 or 0, and the column that marks missing values."""
         return fill_in(parsed, self)
 
     def surprises(self, parsed: np.ndarray) -> list[Surprise]:
-        """Missing values where there were none."""
+        """Return missing values, if the training rows had none."""
         return new_missing(self.name, np.isnan(parsed), self.had_missing)
 
     def groups(self, outputs: dict[str, str]) -> list[ColumnGroup]:
-        """Both values, and the mark of a missing one."""
+        """Both values, and the mark of a missing value."""
         yes, no = self.pair
         examples = with_missing_level({no: no, yes: yes}, self.marked)
         return [group_of_levels(self, examples, outputs)]
 
 
 def _parse(column: RawColumn, pair: tuple[str, str]) -> np.ndarray:
-    """1, 0 or NaN; refuses any other word."""
+    """Return 1, 0 or NaN; reject any other word."""
     given = column.words.str.lower()
     values = np.full(len(given), np.nan)
     for true, false in dict.fromkeys((pair, *_PAIRS, *_OTHER_PAIRS)):

@@ -29,9 +29,9 @@ _SHOWN = 3
 class CategoryPlan:
     """A column of 0 and 1 for each level, so that the prior treats all levels alike.
 
-    Two levels need one column only. Rare levels share a column. A level that the
-    training rows did not have counts as a rare one, or as the average of the known
-    ones if none was rare.
+    Two levels need only one column. Rare levels share a column. A level that the
+    training rows did not have counts as rare, or as the average of the known levels if
+    no level was rare.
     """
 
     name: str
@@ -46,7 +46,7 @@ class CategoryPlan:
         del form
         text = column.words
         counts = text.value_counts()
-        # By frequency, then by name: the same for the same rows in any order.
+        # By frequency, then by name, so that the order of rows does not matter.
         order = sorted(counts.index, key=lambda level: (-counts[level], level))
         common = [level for level in order if counts[level] >= limits.min_rows]
         kept = tuple(common[: limits.max_levels])
@@ -94,7 +94,7 @@ class CategoryPlan:
         }
 
     def surprises(self, parsed: pd.Series) -> list[Surprise]:
-        """Levels never seen, and missing values where there were none."""
+        """Return unknown levels, and missing values if the training rows had none."""
         missing = parsed.isna().to_numpy()
         unseen = parsed[~missing & ~parsed.isin([*self.levels, *self.pooled])]
         found = []

@@ -1,8 +1,8 @@
-"""A column as the table has it, and what is learnt from it.
+"""A raw column of a table, and what is learnt from its training rows.
 
-Notes and warnings about columns, the limits that decide what is done to them, and the
-columns of the matrix that belong together, such as the levels of a category: changing
-one of these alone would make a row that cannot exist, such as a day that is nowhere in
+This file also has the sentences on columns, the limits on levels, and groups of columns
+of the matrix that belong together, such as the levels of a category. Changing one
+column of a group alone would make an impossible row, such as a day without a place in
 the year.
 """
 
@@ -17,11 +17,11 @@ import pandas as pd
 
 
 class ColumnError(ValueError):
-    """A column that cannot be used, in one sentence."""
+    """A column cannot be used; the message is one sentence."""
 
 
 class RawColumn:
-    """A column of a table before anything is done to it. Its text is made once."""
+    """A column of a table before processing; its text form is computed once."""
 
     def __init__(self, values: pd.Series):
         self.values = values
@@ -48,7 +48,7 @@ class RawColumn:
 
     @cached_property
     def known_words(self) -> Any:
-        """The texts that are there."""
+        """The values as text, without missing ones."""
         return self.words[~self.words.isna()]
 
     def refuse(self, wrong: np.ndarray, right: str) -> None:
@@ -79,7 +79,7 @@ class Surprise(NamedTuple):
 
 
 class Learned(NamedTuple):
-    """What was learnt from the training rows of a column.
+    """The plan that was learnt from the training rows of a column.
 
     Attributes:
         plan: turns later rows into numbers.
@@ -93,14 +93,14 @@ class Learned(NamedTuple):
 
 
 class Limits(NamedTuple):
-    """The most levels of a category, and the fewest rows that a level or mark needs."""
+    """Limits on the number of levels, and on the rows that a level or mark needs."""
 
     max_levels: int
     min_rows: int
 
 
 def surprise_sentences(surprises: Iterable[Surprise]) -> list[str]:
-    """A sentence for each column and kind of surprise, over all pieces of a table."""
+    """Return a sentence for each column and kind of surprise in a whole table."""
     counts: dict[tuple[str, str], int] = defaultdict(int)
     examples: dict[tuple[str, str], set[str]] = defaultdict(set)
     for found in surprises:
@@ -131,13 +131,13 @@ def surprise_sentences(surprises: Iterable[Surprise]) -> list[str]:
 
 
 def quoted(name: object) -> str:
-    """A name of the user's in quotes, without escapes where it can be printed."""
+    """Quote a name that the user gave, without escapes if it is printable."""
     plain = isinstance(name, str) and name.isprintable()
     return f"'{name}'" if plain else repr(name)
 
 
 def counted(number: int | np.integer, noun: str) -> str:
-    """A number and its noun, one or many."""
+    """Return a number with its noun in the singular or plural."""
     return f"{number} {noun}{'s' if number != 1 else ''}"
 
 
@@ -150,12 +150,14 @@ class ColumnGroup:
     """Columns of the matrix that move together.
 
     Attributes:
-        name: what they describe.
-        columns: their names in the matrix. Of a number the first is the number itself.
+        name: what the columns describe.
+        columns: their names in the matrix. For a number, the first is the number
+            itself.
         source: the column of the table that they are made of.
-        levels: of a category, what each level is in `columns`; the most frequent first.
-        cycle: of a place in a cycle (sine, then cosine), one of `CYCLES`.
-        origin: of a date, the day that its number is 0 at, in days since 1970.
+        levels: for a category, the values in `columns` of each level; the most frequent
+            level comes first.
+        cycle: for a position in a cycle (sine, then cosine), one of `CYCLES`.
+        origin: for a date, the day on which its number is 0, in days since 1970.
     """
 
     name: str
@@ -169,19 +171,19 @@ class ColumnGroup:
 def group_of_levels(
     plan, examples: Mapping[str, str | None], outputs: Mapping[str, str]
 ) -> ColumnGroup:
-    """The group of a column with levels, each given by a value that belongs to it.
+    """Return the group of a column with levels, from an example of each level.
 
     Args:
         plan: makes the columns.
         examples: for each level, a value of the table.
-        outputs: names in the matrix of those columns that it keeps.
+        outputs: names in the matrix of the columns that are kept.
     """
     column = RawColumn(pd.Series(list(examples.values()), dtype=object))
     values = plan.values(plan.parse(column))
     rows = np.stack([values[part] for part in outputs], axis=1)
     levels = {}
     for level, row in zip(examples, rows.tolist(), strict=True):
-        # Two levels may be one in the matrix, where a column of it was dropped.
+        # Two levels may be equal in the matrix, if a column was dropped from it.
         if tuple(row) not in levels.values():
             levels[level] = tuple(row)
     return ColumnGroup(plan.name, tuple(outputs.values()), plan.name, levels)

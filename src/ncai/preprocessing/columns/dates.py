@@ -22,18 +22,18 @@ from ncai.preprocessing.columns.missing import (
 )
 from ncai.preprocessing.columns.numbers import far_outside, span_of
 
-# ISO first; day/month and month/day only where one of them alone fits.
+# ISO comes first; day/month and month/day are used only if just one of them fits.
 _ISO, _DAY_FIRST, _MONTH_FIRST = "ISO8601", "%d/%m/%Y", "%m/%d/%Y"
 _FORMATS = (_ISO, "%d.%m.%Y", _DAY_FIRST, _MONTH_FIRST, "%Y/%m/%d")
 _FORMATS = (*_FORMATS, "%b %d, %Y", "%B %d, %Y", "%d %b %Y", "%d %B %Y")
 _SECONDS_A_DAY = 86_400
-# A season is learnt from data that show it twice.
+# A season can be learnt only from data that cover it twice.
 _FEWEST_CYCLES = 2
 
 
 def fitting_formats(known: pd.Series) -> list[str]:
-    """The formats in which all these different texts are dates."""
-    # A few values first: most texts are no dates, and parsing all of them is slow.
+    """Return the formats in which all of these texts are dates."""
+    # Try a few values first: most texts are not dates, and parsing all is slow.
     return [
         form
         for form in _FORMATS
@@ -43,7 +43,7 @@ def fitting_formats(known: pd.Series) -> list[str]:
 
 
 def date_format(known: pd.Series, fitting: list[str]) -> str | None:
-    """The one format of these texts among those that fit; None if none or two are."""
+    """Return the format if exactly one fits these texts; else None."""
     if fitting[:1] == [_ISO]:
         # Pandas also reads bare years and the like as dates.
         if known.str.contains("-").all():
@@ -59,11 +59,11 @@ def is_ambiguous(fitting: list[str]) -> bool:
 
 @dataclass(frozen=True)
 class DatePlan:
-    """Elapsed days, and the place in the year, the week and the day.
+    """Elapsed days, and the position in the year, the week and the day.
 
-    Elapsed time carries a trend, the place in a cycle what repeats. Places are given as
-    sine and cosine, so that December is beside January. A cycle that the training rows
-    do not cover twice cannot be learnt, and is left out.
+    Elapsed time captures a trend; the position in a cycle captures what repeats.
+    Positions are given as sine and cosine, so that December is next to January. A cycle
+    that the training rows do not cover twice cannot be learnt and is left out.
     """
 
     name: str
@@ -77,7 +77,7 @@ class DatePlan:
 
     @classmethod
     def learn(cls, column: RawColumn, form: str | None, limits: Limits) -> Learned:
-        """The plan for a column of dates; `form` is None if they are stored as such."""
+        """Plan a column of dates; `form` is None if it is stored as dates."""
         dates = _parse(column, form)
         known = dates[~np.isnan(dates)]
         origin = float(np.floor(known.min()))
@@ -97,15 +97,15 @@ class DatePlan:
         """Days, sines and cosines, and the mark of a missing date."""
         found = fill_in(parsed, self, f"{self.name} days")
         for cycle in self.cycles:
-            # The rest first, so that the same weekday is the same to the last digit.
+            # Take the remainder first, so that equal weekdays agree to the last digit.
             turn = 2 * np.pi * ((parsed + self.origin) % CYCLES[cycle]) / CYCLES[cycle]
-            # A missing date is nowhere in the cycle: its centre.
+            # A missing date is placed at the centre of the cycle.
             found[f"{self.name} {cycle} sin"] = np.nan_to_num(np.sin(turn))
             found[f"{self.name} {cycle} cos"] = np.nan_to_num(np.cos(turn))
         return found
 
     def surprises(self, parsed: np.ndarray) -> list[Surprise]:
-        """Missing dates where there were none, and dates far from all there were."""
+        """Return missing dates, if training rows had none, and far dates."""
         missing = new_missing(self.name, np.isnan(parsed), self.had_missing)
         return [*missing, *far_outside(self, parsed, self._words)]
 
@@ -113,7 +113,7 @@ class DatePlan:
         return _day(self.origin + days)
 
     def groups(self, outputs: dict[str, str]) -> list[ColumnGroup]:
-        """The days with their mark, and the place in each cycle."""
+        """The days with their mark, and the position in each cycle."""
         rest, places = dict(outputs), []
         for cycle in self.cycles:
             parts = [f"{self.name} {cycle} {wave}" for wave in ("sin", "cos")]
@@ -121,14 +121,14 @@ class DatePlan:
                 columns = tuple(rest.pop(part) for part in parts)
                 name = f"{self.name}, time of {cycle}"
                 places.append(ColumnGroup(name, columns, self.name, cycle=cycle))
-        # The days may have been dropped, and only the mark of missing ones be left.
+        # The days may have been dropped, so that only the mark of missing days is left.
         origin = self.origin if f"{self.name} days" in outputs else None
         days = ColumnGroup(self.name, tuple(rest.values()), self.name, origin=origin)
         return [days, *places] if rest else places
 
 
 def _parse(column: RawColumn, form: str | None) -> np.ndarray:
-    """Days since 1970, in UTC, or NaN; refuses what is no date."""
+    """Return days since 1970 in UTC, or NaN; reject values that are not dates."""
     if column.is_stored_date:
         given, dates = column.values, pd.to_datetime(column.values, utc=True)
     else:

@@ -1,8 +1,8 @@
 """The kinds of column, how each is recognised, and the plan that turns it into numbers.
 
 A plan is plain data. It is learnt from the training rows and turns any later rows into
-the same columns. `parse` reads a column once; `values` and `surprises` take what it
-found.
+the same columns. `parse` reads a column once, and `values` and `surprises` take its
+result.
 """
 
 import re
@@ -28,7 +28,7 @@ from ncai.preprocessing.columns.numbers import (
     sign_beside,
 )
 
-# With fewer rows we cannot tell whether a column numbers them.
+# With fewer rows we cannot recognise a column that numbers the rows.
 _FEWEST_FOR_IDS = 20
 _ID_NAME = re.compile(r"(^|[_\s.-])(id|uuid|guid|index|key|rownum|row)$|^unnamed", re.I)
 # Text with more different values than this share of the rows names the rows.
@@ -40,8 +40,8 @@ class Kind(NamedTuple):
 
     Attributes:
         name: one of `PLANS`.
-        form: how its values are written; what that is depends on the kind.
-        hint: of a category, what it looks like although it could not be read as that.
+        form: how its values are written; its meaning depends on the kind.
+        hint: for a category, another kind that it looks like but cannot be read as.
     """
 
     name: str
@@ -81,7 +81,7 @@ def _recognise_text(column: RawColumn) -> Kind | None:
 
 
 def _likeness(known: pd.Series, fitting: list[str]) -> str | None:
-    """What a column of text looks like, although it could not be read as that."""
+    """Another kind that a column of text looks like but cannot be read as."""
     if is_ambiguous(fitting):
         return (
             "it looks like dates that could be day/month or month/day: written as "
@@ -102,7 +102,7 @@ def names_rows(column: RawColumn) -> bool:
 
 
 def is_id_like(column: RawColumn, values: np.ndarray, form: str) -> bool:
-    """Whether numbers are whole, each there once, and called an id or without gaps.
+    """Whether all numbers are whole and distinct, and named like an id or gapless.
 
     Args:
         column: its name may reveal an id; a duration is never one.
@@ -120,24 +120,24 @@ def is_id_like(column: RawColumn, values: np.ndarray, form: str) -> bool:
 
 @runtime_checkable
 class Plan(Protocol):
-    """A column's way to numbers."""
+    """The rule that turns a column into numbers."""
 
     name: str
 
     def parse(self, column: RawColumn) -> Any:
-        """What the column holds; NaN or None where a value is missing."""
+        """Read the column; the result is NaN or None where a value is missing."""
         ...
 
     def values(self, parsed: Any) -> dict[str, np.ndarray]:
-        """The columns made of it, by name."""
+        """Return the columns that it becomes, by name."""
         ...
 
     def surprises(self, parsed: Any) -> list[Surprise]:
-        """What the training rows did not have."""
+        """Return values that the training rows did not have."""
         ...
 
     def groups(self, outputs: dict[str, str]) -> list[ColumnGroup]:
-        """Which of the columns kept, by their names in the matrix, move together."""
+        """Return groups of kept columns that move together, by their matrix names."""
         ...
 
 
@@ -160,12 +160,12 @@ def is_plain_number(plan: Plan) -> bool:
 
 
 def plan_to_dict(plan: Plan) -> dict[str, Any]:
-    """A plan as JSON has it."""
+    """Convert a plan to values that JSON can hold."""
     return {"kind": kind_of(plan), **asdict(plan)}  # pyright: ignore
 
 
 def plan_from_dict(state: dict[str, Any]) -> Plan:
-    """A plan from what `plan_to_dict` gave."""
+    """Create a plan from the result of `plan_to_dict`."""
     cls = PLANS[state["kind"]]
     names = [field.name for field in fields(cls)]
     return cls(

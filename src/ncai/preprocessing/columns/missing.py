@@ -1,4 +1,4 @@
-"""Missing values in a column: what counts as missing, and what takes its place.
+"""Missing values in a column: what counts as missing, and how it is replaced.
 
 A missing number, boolean or date becomes the median of the training rows. If enough of
 them are missing, a further column of 0 and 1 marks the rows. In a category missing
@@ -19,24 +19,24 @@ _WORDS_FOR_MISSING |= {"n.a.", "n.a", "k.a."}
 
 
 def means_missing(text: str) -> bool:
-    """Whether a text among numbers cannot be anything but a mark of a missing one."""
+    """Return whether a text among numbers can only be a mark of a missing value."""
     return not re.search(r"\w", text) or text.lower() in _WORDS_FOR_MISSING
 
 
 def learn_filling(values: np.ndarray, limits: Limits) -> tuple[float, bool, bool]:
-    """The median, whether any value is missing, and whether enough are for a mark."""
+    """Return the median, whether values are missing, and whether to mark their rows."""
     missing = int(np.isnan(values).sum())
     fill = float(np.nanmedian(values))
     return fill, missing > 0, missing >= limits.min_rows
 
 
 def fill_in(values: np.ndarray, plan, name: str | None = None) -> dict[str, np.ndarray]:
-    """The values with the median where one is missing, and the mark if there is one.
+    """Replace missing values by the median, and add the mark if there is one.
 
     Args:
-        values: NaN where missing.
-        plan: says what the median is and whether there is a mark.
-        name: of the filled column; the plan's if not given.
+        values: the numbers, NaN where missing.
+        plan: has the median, and whether there is a mark.
+        name: name of the filled column; the plan's name if not given.
     """
     missing = np.isnan(values)
     found = {name or plan.name: np.where(missing, plan.fill, values)}
@@ -51,7 +51,7 @@ def mark_name(name: str) -> str:
 
 
 def filling_note(values: np.ndarray, plan, unit: str = "") -> str:
-    """What was done to missing values, to be added to the note on a column."""
+    """Describe how missing values were filled, as a part of the note on a column."""
     missing = int(np.isnan(values).sum())
     if not missing:
         return ""
@@ -61,13 +61,13 @@ def filling_note(values: np.ndarray, plan, unit: str = "") -> str:
 
 
 def note_of_shared_mark(note: str, name: str, other: str) -> str:
-    """The note on a column whose mark was dropped: that of another column is equal."""
+    """The note on a column whose mark was dropped, because it equals another mark."""
     marked = f"marked in '{mark_name(name)}'"
     return note.replace(marked, f"in the same rows as {other}")
 
 
 def level_note(missing: int) -> str:
-    """The same for a category."""
+    """The same as `filling_note`, for a category."""
     if not missing:
         return ""
     whose = "its" if missing == 1 else "their"
@@ -75,7 +75,7 @@ def level_note(missing: int) -> str:
 
 
 def new_missing(name: str, missing: np.ndarray, had_missing: bool) -> list[Surprise]:
-    """Missing values where the training rows had none."""
+    """Return missing values, if the training rows had none."""
     count = int(np.sum(missing))
     return [Surprise(name, "missing", count)] if count and not had_missing else []
 
@@ -83,5 +83,5 @@ def new_missing(name: str, missing: np.ndarray, had_missing: bool) -> list[Surpr
 def with_missing_level(
     examples: Mapping[str, str | None], has_missing: bool
 ) -> dict[str, str | None]:
-    """Levels with an example of each, and the missing one if there is one."""
+    """Return levels with an example of each, including missing values if any."""
     return {**examples, **({MISSING_LEVEL: None} if has_missing else {})}

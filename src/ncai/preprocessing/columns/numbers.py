@@ -35,7 +35,7 @@ FORM_WORDS = {
     PERCENT: "a number in percent",
     COMMA_PERCENT: "a number in percent with a decimal comma",
 }
-# Beyond this sums of squares overflow, and scaling fails on the way.
+# Larger numbers make sums of squares overflow, so that scaling fails.
 LARGEST = 1e100
 # A text column holds numbers if at least this share of its values are numbers. The rest
 # then count as the table's own marks of a missing value, such as "?".
@@ -53,7 +53,10 @@ _BESIDE = re.compile(r"([^\w.,]*)([+-]?\d[\d.,]*)(\s*\D{0,4})")
 
 
 def number_form(known: pd.Series) -> str | None:
-    """The form in which these texts are numbers, but for few values or one mark."""
+    """Find the form in which nearly all of these texts are numbers.
+
+    The exceptions may be a few values, or a single mark of any frequency.
+    """
     rows = known.value_counts()  # each text is looked at once
     texts = pd.Series(rows.index, rows.index, dtype=object)
     signs = {sign for sign in ",%" if any(sign in text for text in texts)}
@@ -98,12 +101,12 @@ def numbers_in(text: pd.Series, form: str) -> Any:
 
 
 def right_numbers(wrong: float) -> str:
-    """What a column must hold in place of this value."""
+    """Say what a column must contain instead of this value."""
     return f"numbers below {LARGEST:g}" if np.isfinite(wrong) else "finite numbers"
 
 
 def sign_beside(known: pd.Series) -> str | None:
-    """What stands beside nearly all of these numbers, such as a currency."""
+    """Return the sign next to nearly all of these numbers, such as a currency."""
     found = [_BESIDE.fullmatch(value) for value in known]
     beside = Counter((one[1] + one[3]).strip() for one in found if one)
     (sign, count), *_ = beside.most_common(1) or [("", 0)]
@@ -155,7 +158,7 @@ class NumberPlan:
         return fill_in(parsed, self)
 
     def surprises(self, parsed: np.ndarray) -> list[Surprise]:
-        """Missing values where there were none, and values far from all there were."""
+        """Return missing values, if training rows had none, and far values."""
         missing = new_missing(self.name, np.isnan(parsed), self.had_missing)
         return [*missing, *far_outside(self, parsed)]
 
@@ -169,7 +172,8 @@ def _read(column: RawColumn, form: str) -> tuple[np.ndarray, np.ndarray]:
     given = column.values
     if pd.api.types.is_timedelta64_dtype(given):
         given = given.dt.total_seconds()
-    # What is stored as numbers is read as it is, but 0.12 for 12 % would go unnoticed.
+    # Stored numbers are read as they are. A column of percentages is read as text,
+    # because otherwise nobody would notice a 0.12 that means 12 %.
     as_text = column.is_text or PERCENT in form
     if as_text:
         given = column.words
@@ -180,7 +184,7 @@ def _read(column: RawColumn, form: str) -> tuple[np.ndarray, np.ndarray]:
 def _refuse(
     column: RawColumn, values: np.ndarray, no_number: np.ndarray, form: str
 ) -> None:
-    """Refuse what is no number, and numbers too large to compute with."""
+    """Reject values that are not numbers, and numbers too large to compute with."""
     wrong = no_number | (np.abs(values) > LARGEST)
     if wrong.any():
         right = right_numbers(values[wrong][0])
@@ -188,7 +192,7 @@ def _refuse(
 
 
 def span_of(values: np.ndarray) -> tuple[float, float]:
-    """The smallest and the largest value that is there."""
+    """The smallest and the largest known value."""
     return float(np.nanmin(values)), float(np.nanmax(values))
 
 

@@ -3,9 +3,9 @@
 How to add a section:
 
 1. Write `sections/NAME.py` with a frozen dataclass of what the page shows.
-2. In it, write `@shared def NAME(subject: Subject)`, which returns that dataclass.
+2. In that file, write `@shared def NAME(subject: Subject)`, which returns it.
 3. Take predictions from `subject.on_shown` and `subject.on_eval`, computed once.
-4. Add `Section("NAME", "words of the link", NAME)` to `SECTIONS` below.
+4. Add `Section("NAME", "text of the link", NAME)` to `SECTIONS` below.
 5. Place its fields in `templates/report.html.j2`, inside `<section id="NAME">`.
 """
 
@@ -36,7 +36,7 @@ class Section(NamedTuple):
 
     Attributes:
         name: its name in the template, and its address in the page.
-        link: the words of its link at the top of the page.
+        link: the text of its link at the top of the page.
         build: its function.
     """
 

@@ -22,7 +22,7 @@ FEWEST_TO_TRUST = 100
 
 @dataclass(frozen=True, eq=False)
 class Answer:
-    """What the template places.
+    """The contents of the section, which the template shows.
 
     Attributes:
         sentences: how close, how trustworthy, and which kind of uncertainty.
@@ -97,7 +97,7 @@ def _badge(state: str, text: str) -> dict[str, str]:
 
 
 class Lead(NamedTuple):
-    """Log-likelihood of the model minus that of the best other, in nats per row.
+    """How far the model leads the best other in log-likelihood, in nats per row.
 
     Attributes:
         amount: the average.
@@ -154,9 +154,9 @@ def _how_close(subject: Subject, found: Quality, most_important: str | None) -> 
 def _how_trustworthy(subject: Subject, found: Quality) -> str:
     low, high = found.expected
     text = (
-        f"{_trust(subject, found)}: the {percent(found.level)} intervals hold "
-        f"{percent(found.coverage, 1)} of these rows (those of a calibrated model hold "
-        f"{percent(low, 1)} to {percent(high, 1)}, by chance)"
+        f"{_trust(subject, found)}: the {percent(found.level)} intervals contain "
+        f"{percent(found.coverage, 1)} of these rows (for a calibrated model, chance "
+        f"explains {percent(low, 1)} to {percent(high, 1)})"
     )
     lead = lead_over_others(found.scores)
     if lead is not None:
@@ -197,7 +197,7 @@ def _compared(lead: Lead) -> str:
 
 def _what_kind(subject: Subject, parts: Split, of_z: Latents) -> str:
     text = (
-        f"{percent(parts.aleatoric_share)} of the predicted variance is noise that "
+        f"{percent(parts.aleatoric_share)} of the predicted uncertainty is noise that "
         "more data would not remove"
     )
     if not has_latents(subject.model):
@@ -223,11 +223,6 @@ def _what_kind(subject: Subject, parts: Split, of_z: Latents) -> str:
 
 
 def _noise_width(parts: Split) -> str:
-    if parts.is_rough:
-        return (
-            f" (a rough number: in {percent(parts.rare_share)} of the rows a few rare, "
-            "extreme draws make up most of the variance)"
-        )
     if parts.noise_ratio > 1.2:
         return (
             f", which is {nice(parts.noise_ratio, 2)} times as wide in the noisiest "

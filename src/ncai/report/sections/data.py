@@ -26,7 +26,7 @@ _POINTS = 56
 
 @dataclass(frozen=True, eq=False)
 class Data:
-    """What the template places.
+    """The contents of the section, which the template shows.
 
     Attributes:
         columns: each column with its quantiles and a small histogram, the target first.
@@ -145,7 +145,7 @@ def _rows_for_script(subject: Subject) -> dict[str, Any]:
 
 
 def _row_grids(predictive, y: np.ndarray) -> np.ndarray:
-    """Values of y for the density of each row, [N, points]: its bulk and its target."""
+    """Values of y that cover the bulk of each density and the target, [N, points]."""
     ends = np.asarray(predictive.quantile([0.005, 0.995])).reshape(len(y), 2)
     low, high = np.minimum(ends[:, 0], y), np.maximum(ends[:, 1], y)
     room = 0.04 * np.maximum(high - low, 1e-12)

@@ -1,4 +1,4 @@
-"""Is z white noise? Pictures of z, and tests of it beside their reference levels."""
+"""Is z white noise? Pictures of z, and tests with their reference levels."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -18,8 +18,8 @@ _MOST_DIMENSIONS = 3
 _SIZE = (320, 230)
 _NO_PATTERN = "White noise shows no pattern along the axis."
 _MAY_RISE = (
-    "A pattern is right here: y is made of x and z, so z says where y lies among rows "
-    "of the same x."
+    "A pattern is expected here: y depends on x and z, so among rows with the same x, "
+    "z determines where y lies."
 )
 
 
@@ -48,7 +48,7 @@ class MethodLatents:
 
 @dataclass(frozen=True, eq=False)
 class Latents:
-    """What the template places.
+    """The contents of the section, which the template shows.
 
     Attributes:
         methods: each method that has a z which can be shown.
@@ -120,7 +120,7 @@ def _of_method(subject: Subject, method: Method) -> MethodLatents:
 
 def _latent_values(subject: Subject, method: Method) -> _Values:
     rows, mean, std = _latent_posterior(subject, method)
-    # Where inference is exact in z, a draw of z is more telling than its mean.
+    # Under exact inference, draws of z look like white noise; their means need not.
     if method.model.settings_.method.supports.exact_latents:
         drawn = method.model.sample_latents(
             subject.frame(subject.train[rows]), subject.target[rows]
@@ -136,8 +136,8 @@ def _latent_values(subject: Subject, method: Method) -> _Values:
 def _latent_posterior(subject: Subject, method: Method):
     """Rows of the training table, and the means and standard deviations of their z.
 
-    They are those of the fit. A model without them (it was read from a file, or fitted
-    to other rows) infers them again.
+    They come from the fit. A model without them, because it was read from a file or
+    fitted to other rows, infers them again.
     """
     model = method.model
     index = getattr(model, "train_index_", None)
@@ -258,7 +258,7 @@ def _tests(found: LatentDiagnosis) -> list[dict[str, Any]]:
             "MI(x; z)",
             f"mutual information of x and {judged} of z, in nats",
             found.mi_judged,
-            found.mi_reference,
+            found.mi_limit,
             not found.depends_on_inputs,
         ),
         (

@@ -27,7 +27,7 @@ MOST_LISTED = 12
 
 @dataclass(frozen=True, eq=False)
 class Noise:
-    """What the template places.
+    """The contents of the section, which the template shows.
 
     Attributes:
         thumbnails: one small picture per method, if there are several.
@@ -74,7 +74,7 @@ def importance(subject: Subject) -> Importance | None:
 
 
 def importance_rows(found: Importance | None) -> list[dict[str, Any]]:
-    """The table of importances; only what chance does not explain gets a bar."""
+    """The table of importances; an importance that chance explains gets no bar."""
     if found is None:
         return []
     # A bar is full at the largest importance, unless that is close to zero.

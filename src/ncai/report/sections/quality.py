@@ -22,7 +22,7 @@ from ncai.stats.scores import pit_uniformity
 from ncai.tables.inspect import decimals_for
 
 LEVELS = (0.5, 0.8, 0.95)
-# Three levels are tested, so each one has a stricter level of its own.
+# Three levels are tested, so each test uses a stricter level than 95 %.
 _VERDICT = 0.99
 _CURVE = np.linspace(0, 1, 51)
 _PIT_BINS = 10
@@ -31,7 +31,7 @@ _BINS_TITLE = "Coverage by bin"
 
 @dataclass(frozen=True, eq=False)
 class Quality:
-    """What the template places, and the numbers that the answer quotes.
+    """The contents of the section, and the numbers that the answer quotes.
 
     Attributes:
         scores: scores of each method, as given or computed here.
@@ -40,10 +40,10 @@ class Quality:
         charts: pictures with their captions.
         mean_absolute_error: of the predicted mean.
         width: mean width of the 95 % intervals.
-        level: the level of the intervals whose coverage is farthest from nominal, if
-            chance does not explain the distance; else 95 %.
-        coverage: share of rows inside their intervals of that level.
-        expected: the range of that share that chance explains.
+        level: the level whose coverage differs most from its nominal value, if chance
+            does not explain the difference; else 95 %.
+        coverage: share of rows inside their intervals of this level.
+        expected: the range of this share that chance explains.
         shifted: whether the intervals are in the wrong place, by a test of the PIT.
     """
 
@@ -185,9 +185,9 @@ def _calibration(subject: Subject) -> dict[str, Any]:
     return _figure(
         chart.render(),
         "Calibration",
-        "Share of rows inside central intervals. On the dashed line it is right; below "
-        "the line intervals are too narrow, above it too wide. Grey: the range that "
-        "chance explains, for each level on its own.",
+        "Share of rows inside central intervals. A calibrated model is close to the "
+        "dashed line. Below the line, intervals are too narrow; above it, they are too "
+        "wide. Grey: the range that chance explains, for each level separately.",
     )
 
 
@@ -209,9 +209,10 @@ def _pit_histogram(subject: Subject, pit: np.ndarray) -> dict[str, Any]:
     return _figure(
         chart.render(),
         "PIT histogram",
-        "Flat is right. High at both ends: intervals are too narrow; high in the "
-        "middle: too wide; high at one end: shifted. Grey: the range that chance "
-        "explains, for each bar on its own.",
+        "The histogram of a calibrated model is flat. If it is high at both ends, "
+        "intervals are too narrow; if it is high in the middle, they are too wide; if "
+        "it is high at one end, they are shifted. Grey: the range that chance "
+        "explains, for each bar separately.",
     )
 
 
@@ -259,8 +260,8 @@ def _bins(subject: Subject) -> list[dict[str, Any]]:
         _figure(
             chart.render(),
             _BINS_TITLE,
-            "Whether 95 % intervals hold everywhere, not only on average. The vertical "
-            "lines are 95 % intervals of the counted share.",
+            "Do 95 % intervals contain 95 % of the rows everywhere, and not only on "
+            "average? The vertical lines are 95 % confidence intervals of the share.",
         )
     ]
 
@@ -287,7 +288,7 @@ def _sharpness(subject: Subject, widths: np.ndarray) -> dict[str, Any]:
         chart.render(),
         "Sharpness",
         f"Widths of the 95 % intervals; their median is {nice(middle)} (dashed). "
-        "Narrower is better as long as coverage is right.",
+        "Narrower intervals are better, as long as they are calibrated.",
     )
 
 

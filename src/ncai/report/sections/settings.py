@@ -13,10 +13,10 @@ _PACKAGES = ("jax", "numpy", "scipy", "scikit-learn", "pandas")
 
 @dataclass(frozen=True, eq=False)
 class Settings:
-    """What the template places.
+    """The contents of the section, which the template shows.
 
     Attributes:
-        values: names and values of all settings, with those of the preset filled in.
+        values: names and values of all settings, including values from the preset.
         versions: names and versions of the packages.
         seed: the seed that was used, given or drawn.
         seed_is_given: whether the user gave it.

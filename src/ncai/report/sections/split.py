@@ -1,4 +1,4 @@
-"""Aleatoric against epistemic: over x, row by row, and the most uncertain rows."""
+"""Aleatoric and epistemic uncertainty: over x, row by row, and the largest."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -7,33 +7,31 @@ import numpy as np
 from markupsafe import Markup
 
 from ncai.diagnostics.curves import is_discrete
-from ncai.predictive.intervals import rests_on_rare_draws
 from ncai.report.axes import Axis, axis_for
-from ncai.report.subject import Subject, shared, standard_deviations
+from ncai.report.subject import Subject, shared, split_of
 from ncai.report.svg import Chart
 from ncai.report.words import cell, nice
 
 _LISTED = 10
 _GRID = 100
-# Above this share of rows, the report calls the variances rough.
-_MANY = 0.1
-# Marks of rows that are in neither list of the most uncertain, in the first, in the
-# second, and in both.
+# Marks of rows in no list, in the list of the most aleatoric uncertainty, in the list
+# of the most epistemic uncertainty, and in both lists.
 _MARKS = ("data", "dots aleatoric", "dots epistemic", "dots both")
 
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """What the template places, and the numbers that the answer quotes.
+    """The contents of the section, and the numbers that the answer quotes.
 
     Attributes:
         over_input: both kinds over x, if there is one input with many values.
         scatter: one point per row.
         lists: the most uncertain rows of each kind.
-        aleatoric_share: aleatoric share of the variance, averaged over rows.
-        noise_ratio: 95th percentile of the aleatoric standard deviations, divided by
+        aleatoric_share: aleatoric share of the uncertainty, averaged over held-out
+            rows (over training rows if none were held out).
+        noise_ratio: 95th percentile of the aleatoric part of these rows, divided by
             the 5th.
-        rare_share: share of rows whose standard deviation rests on a few rare draws.
+        unstable: names of rows shown whose parts have a large Monte Carlo error.
     """
 
     over_input: Markup | None
@@ -41,33 +39,27 @@ class Split:
     lists: list[dict[str, Any]]
     aleatoric_share: float
     noise_ratio: float
-    rare_share: float = 0.0
-
-    @property
-    def is_rough(self) -> bool:
-        """Whether the variances of many rows say little about typical widths."""
-        return self.rare_share > _MANY
+    unstable: tuple[str, ...] = ()
 
 
 @shared
 def split(subject: Subject) -> Split:
-    """Decompose the variance of the rows shown."""
-    aleatoric, epistemic = subject.on_shown.stds
-    total = np.hypot(aleatoric, epistemic)
-    low, high = np.quantile(aleatoric, [0.05, 0.95])
-    rare = rests_on_rare_draws(
-        subject.on_shown.predictive, total, subject.on_shown.width
-    )
+    """Decompose the uncertainty of the rows shown and of held-out rows."""
+    shown = subject.on_shown.split
+    of_new_rows = subject.on_eval[subject.main.key].split
+    low, high = np.quantile(of_new_rows.aleatoric, [0.05, 0.95])
+    total = np.maximum(of_new_rows.total, 1e-300)
+    unstable = np.flatnonzero(shown.unstable)
     return Split(
         over_input=_over_input(subject),
-        scatter=_scatter(subject, aleatoric, epistemic),
+        scatter=_scatter(subject, shown.aleatoric, shown.epistemic),
         lists=[
-            _most_uncertain(subject, "aleatoric", aleatoric),
-            _most_uncertain(subject, "epistemic", epistemic),
+            _most_uncertain(subject, "aleatoric", shown.aleatoric),
+            _most_uncertain(subject, "epistemic", shown.epistemic),
         ],
-        aleatoric_share=float(np.mean(aleatoric**2 / (aleatoric**2 + epistemic**2))),
+        aleatoric_share=float(np.mean(of_new_rows.aleatoric / total)),
         noise_ratio=float(high / max(low, 1e-300)),
-        rare_share=float(rare.mean()),
+        unstable=tuple(subject.row_name(int(subject.shown[i])) for i in unstable),
     )
 
 
@@ -76,24 +68,23 @@ def _over_input(subject: Subject) -> Markup | None:
         return None
     across = subject.axis_of(subject.groups[0], _GRID)
     predictive = subject.predict(subject.main, across.settings)
-    x, (aleatoric, epistemic) = across.places, standard_deviations(predictive)
-    total = np.hypot(aleatoric, epistemic)
+    x, found = across.places, split_of(predictive)
     chart = Chart(
         across.axis,
-        Axis(0, 1.08 * float(total.max()), f"standard deviation of {subject.y_label}"),
+        Axis(0, 1.08 * float(found.total.max()), f"uncertainty of {subject.y_label}"),
         480,
         300,
         title="Uncertainty over the input",
     )
-    chart.line(x, total, "line total")
-    chart.line(x, aleatoric, "line aleatoric")
-    chart.line(x, epistemic, "line epistemic")
+    chart.line(x, found.total, "line total")
+    chart.line(x, found.aleatoric, "line aleatoric")
+    chart.line(x, found.epistemic, "line epistemic")
     return chart.render()
 
 
 def _scatter(subject: Subject, aleatoric, epistemic) -> Markup:
-    across = axis_for(np.append(aleatoric, 0), "aleatoric standard deviation")
-    upright = axis_for(np.append(epistemic, 0), "epistemic standard deviation")
+    across = axis_for(np.append(aleatoric, 0), "aleatoric uncertainty")
+    upright = axis_for(np.append(epistemic, 0), "epistemic uncertainty")
     chart = Chart(
         Axis(0, across.high, across.label),
         Axis(0, upright.high, upright.label),
@@ -116,7 +107,7 @@ def _scatter(subject: Subject, aleatoric, epistemic) -> Markup:
 
 
 def _most_uncertain(subject: Subject, kind: str, values) -> dict[str, Any]:
-    aleatoric, epistemic = subject.on_shown.stds
+    shown = subject.on_shown.split
     rows = []
     for place in np.argsort(-values, kind="stable")[:_LISTED]:
         position = int(subject.shown[place])
@@ -126,8 +117,8 @@ def _most_uncertain(subject: Subject, kind: str, values) -> dict[str, Any]:
                 "name": subject.row_name(position),
                 "y": cell(subject.target[position]),
                 "mean": nice(float(subject.on_shown.mean[place])),
-                "aleatoric": nice(float(aleatoric[place])),
-                "epistemic": nice(float(epistemic[place])),
+                "aleatoric": nice(float(shown.aleatoric[place])),
+                "epistemic": nice(float(shown.epistemic[place])),
             }
         )
     return {"kind": kind, "rows": rows}

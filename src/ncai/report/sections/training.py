@@ -27,7 +27,7 @@ _FAINTEST, _FAR = 0.25, 20
 
 @dataclass(frozen=True, eq=False)
 class Training:
-    """What the template places.
+    """The contents of the section, which the template shows.
 
     Attributes:
         charts: the objective and each of its terms over the steps.
