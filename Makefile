@@ -6,7 +6,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 # Compiled programs are kept between runs of the tests (JAX's own cache).
 TEST_ENV := JAX_COMPILATION_CACHE_DIR=$(CURDIR)/$(VENV)/jax-cache \
-            JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS=0.3 \
+            JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS=0.05 \
             MPLBACKEND=Agg
 
 .PHONY: demo test test-slow bench peers lint types docs setup clean
@@ -29,7 +29,7 @@ test: setup
 	$(TEST_ENV) $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --durations 40 -m "not slow"
 
 test-slow: setup
-	$(TEST_ENV) $(BIN)/python scripts/run_slow_tests.py
+	$(TEST_ENV) $(BIN)/python -m pytest -n 2 -rA -m slow
 
 # Speed, beside peers where `make peers` has installed them.
 bench: setup
