@@ -19,7 +19,11 @@ from ncai.inference.map import MAP
 from ncai.inference.mean_field import MFVI
 from ncai.inference.posterior import GaussianPosterior
 from ncai.model.bnn_lv import Model, NoiseMoments, PriorState, Variance
-from ncai.model.empirical_bayes import empirical_variance, update_priors
+from ncai.model.empirical_bayes import (
+    empirical_variance,
+    initial_priors_of,
+    update_priors,
+)
 from ncai.model.log_joint import log_joint_terms
 from ncai.model.mean_field import (
     MeanField,
@@ -449,6 +453,31 @@ def test_update_priors_leaves_fixed_variances_alone(x64):
     moved = update_priors(replace(model, noise_variance=noise), priors, *sums)
     # A tenth of the way from 0.3 to (2 * 0.5 + 5) / (8 + 2 * 2 + 2).
     assert float(moved.noise_variance[0]) == pytest.approx(0.27 + 0.6 / 14, rel=1e-12)
+
+
+def test_the_weights_are_one_row_of_as_many_values_as_there_are_weights(x64):
+    prior = Variance(jnp.asarray(1.0), "empirical", 3.0, 0.5, "paper")
+    model = replace(linear_model(2, 1), weight_variance=prior)
+    sums = (jnp.asarray(6.0), jnp.asarray(4.0), jnp.asarray([5.0]), jnp.asarray(8.0))
+    moved = update_priors(model, fixed_priors(model), *sums)
+    # (2 * 0.5 + 6) / (num_weights + 2 * 3 - 2), however many rows there are.
+    denominator = model.network.num_weights + 4
+    assert float(moved.weight_variance) == pytest.approx(7 / denominator, rel=1e-12)
+
+
+def test_empirical_variances_start_at_draws_from_the_hyper_prior():
+    prior = Variance(jnp.asarray(1.0), "empirical", 3.0, 0.5)
+    model = replace(
+        linear_model(2, 1), weight_variance=prior, noise_variance=Variance(jnp.ones(1))
+    )
+    model = replace(model, latent_variance=prior)
+    first = initial_priors_of(jax.random.split(jax.random.key(0), 4_000), model)
+    hyper_prior = stats.invgamma(3.0, scale=0.5)
+    for drawn in (first.weight_variance, first.latent_variance):
+        assert stats.kstest(np.asarray(drawn), hyper_prior.cdf).pvalue > 1e-3
+    both = np.asarray([first.weight_variance, first.latent_variance])
+    assert abs(stats.spearmanr(*both).statistic) < 0.06  # two draws, not one
+    assert np.all(np.asarray(first.noise_variance) == 1)  # a fixed variance stays
 
 
 # ----- Divergences --------------------------------------------------------------------

@@ -470,6 +470,18 @@ def test_paired_differences():
     assert paired({1: 1.0}, {2: 1.0}) is None
 
 
+def test_printed_rmse_comes_into_the_units_of_y():
+    """The paper divided by the standard deviation of y where it should multiply."""
+    lines = [line("yacht", "ncai", rmse_test=[0.1, 0.1], target_scale=[15.0, 15.0])]
+    ours = numbers(lines)
+    printed = published().query(
+        "dataset == 'yacht' and method == 'ncai' and metric == 'rmse_test_as_printed'"
+    )
+    entry = ours.published_entry("yacht", "ncai", "rmse_test")
+    assert entry.mean == pytest.approx(float(printed["value"].iloc[0]) * 15**2)
+    assert entry.std == pytest.approx(float(printed["std"].iloc[0]) * 15**2)
+
+
 def test_nothing_run_is_said_so(tmp_path):
     results = Results.load(SCALE, Store(tmp_path))
     assert {claim.judge(results).verdict for claim in CLAIMS} == {MISSING}
