@@ -1,4 +1,4 @@
-"""Committed results are of the present code or marked as stale; NCAI beats MFVI."""
+"""Committed results are of the present code or marked as stale, and repeat."""
 
 import subprocess
 from pathlib import Path
@@ -10,12 +10,14 @@ from benchmarks.quality import methods, report
 from benchmarks.quality.problems import REAL, SET_GROUPS
 from benchmarks.quality.report import write_leads
 from benchmarks.quality.results import Results, Store
+from conftest import compiling_well
 from helpers import regressor
 from ncai import make_dataset
 from ncai.stats.henze_zirkler import henze_zirkler_test
 from ncai.study.engine import SCALES
 from ncai.study.engine.digest import digest_of_study
 from ncai.study.engine.store import Store as StudyStore
+from ncai.study.experiments.fits import FITS
 from ncai.study.output.report import page_of_tables
 from ncai.study.registry import STUDIES
 
@@ -174,12 +176,44 @@ def scores(name, inference, seed, max_steps, n_restarts=10):
     return log_likelihood, henze_zirkler_test(model.latent_posterior_.mean).statistic
 
 
-@pytest.mark.usefixtures("well_compiled")
-def test_ncai_beats_mfvi_once():
-    mfvi, hz_mfvi = scores("heavy_tail", "mfvi", 0, 6_000, 4)
-    ncai, hz_ncai = scores("heavy_tail", "ncai", 0, 6_000, 4)
-    assert ncai > mfvi
-    assert hz_ncai < 0.2 * hz_mfvi
+REFITTED = ("mfvi", "ncai")
+
+
+@pytest.fixture(scope="module")
+def refitted(study):
+    """The first reported cell of two methods on Heavy-Tail: committed, and fitted anew.
+
+    The code behind both is the same: their digest is that of the present code.
+    """
+    found = {}
+    with compiling_well():
+        for method in REFITTED:
+            cell = FITS.report_cells(SCALES["paper"], study, "heavy_tail", method)[0]
+            found[method] = study.load(cell), FITS.run(cell)
+    return found
+
+
+@pytest.mark.parametrize("method", REFITTED)
+def test_a_cell_that_is_fitted_again_has_the_committed_scores(refitted, method):
+    committed, again = refitted[method]
+    # On the machine that computed them they are equal bit for bit. Elsewhere rounding
+    # grows over 30,000 steps, but each restart still ends in the same place.
+    for name in ("validation_by_restart", "test_by_restart"):
+        difference = np.abs(np.subtract(again.row[name], committed.row[name]))
+        assert np.median(difference) < 0.01, name
+    assert again.row["chosen"] == committed.row["chosen"]
+    assert again.row["steps"] == committed.row["steps"]
+    assert again.row["restarts_lost"] == committed.row["restarts_lost"] == 0
+
+
+def test_ncai_beats_mfvi_once(refitted):
+    levels, statistics = {}, {}
+    for method, (_, again) in refitted.items():
+        best = np.argmax(again.row["validation_by_restart"])
+        levels[method] = again.row["test_by_restart"][best]
+        statistics[method] = henze_zirkler_test(again.arrays["latent_mean"]).statistic
+    assert levels["ncai"] > levels["mfvi"] + 0.1
+    assert statistics["ncai"] < 0.2 * statistics["mfvi"]
 
 
 @pytest.mark.slow
