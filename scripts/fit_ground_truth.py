@@ -1,27 +1,36 @@
 """Fit the ground-truth networks of the synthetic sets and store their weights.
 
-    python scripts/fit_ground_truth.py
+    python scripts/fit_ground_truth.py          # those that the file lacks
+    python scripts/fit_ground_truth.py --all    # all of them
 
 Deterministic for one machine and one version of JAX. The stored file is part of the
-package: run this again only to change the truth, since it changes every draw.
+package: run this with --all only to change the truth, since it changes every draw.
 """
 
+import argparse
 import functools
 import itertools
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import optax
+from safetensors import safe_open
 from safetensors.numpy import save_file
 from scipy.optimize import minimize
 
 import ncai
 from ncai.datasets.oracles import NetworkOracle, Truth
-from ncai.datasets.synthetic import LATENT_PROCESSES, WEIGHTS_FILE, LatentProcess
+from ncai.datasets.synthetic import (
+    LATENT_PROCESSES,
+    OTHER_SIZES,
+    WEIGHTS_FILE,
+    LatentProcess,
+    name_of_size,
+)
 from ncai.model.networks import MLP, FlatNetwork
 
 SEED = 0
@@ -43,6 +52,8 @@ EFFORTS = {
     "heavy_tail": Effort(12, 20_000, 5e-2),
     "depeweg": Effort(6, 20_000, 3e-2),
     "bimodal": Effort(3, 5_000, 1e-2),
+    "bimodal_20_20": Effort(6, 20_000, 1e-2),
+    "bimodal_50": Effort(6, 20_000, 3e-2),
 }
 
 
@@ -117,9 +128,19 @@ def balance(network: FlatNetwork, flat):
     return np.asarray(network.flatten(layers))
 
 
-def fit(name: str):
+def processes() -> dict[str, LatentProcess]:
+    """All sets with their own network, and those with networks of another size."""
+    others = {
+        name_of_size(name, hidden): replace(LATENT_PROCESSES[name], hidden=hidden)
+        for name, sizes in OTHER_SIZES.items()
+        for hidden in sizes
+    }
+    return dict(LATENT_PROCESSES) | others
+
+
+def fit(name: str, process: LatentProcess):
     """The best network found for one set, as raw weights, and its R^2."""
-    process, effort = LATENT_PROCESSES[name], EFFORTS[name]
+    effort = EFFORTS[name]
     network = FlatNetwork(MLP(process.hidden), 1, 1, 1)
     raw = design(process, np.random.default_rng(SEED))
     widths = (raw[0].std(), process.latent_var**0.5, raw[2].std())
@@ -189,11 +210,26 @@ def _descend(network: FlatNetwork, effort, objective, single):
     return jax.block_until_ready(jax.jit(jax.vmap(descend))(starts))
 
 
+def stored(path: Path):
+    """The weights in the file, and what it says about them."""
+    if not path.exists():
+        return {}, {}
+    with safe_open(path, framework="numpy") as file:
+        about = json.loads(file.metadata()["about"])
+        return {name: file.get_tensor(name) for name in file.keys()}, about
+
+
 def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--all", action="store_true", help="fit all networks again")
+    again = parser.parse_args().all
     jax.config.update("jax_enable_x64", True)
-    weights, about = {}, {}
-    for name, process in LATENT_PROCESSES.items():
-        score, weights[name] = fit(name)
+    path = Path(ncai.__file__).parent / "datasets" / WEIGHTS_FILE
+    weights, about = ({}, {}) if again else stored(path)
+    for name, process in processes().items():
+        if name in weights:
+            continue
+        score, weights[name] = fit(name, process)
         if score < 0.999:
             raise SystemExit(f"{name}: R^2 is {score:.6f}, below 0.999.")
         about[name] = {
@@ -204,7 +240,6 @@ def main():
         largest = np.abs(weights[name]).max()
         mean_square = np.mean(weights[name] ** 2)
         print(f"{name}: largest weight {largest:.2f}, mean square {mean_square:.3f}")
-    path = Path(ncai.__file__).parent / "datasets" / WEIGHTS_FILE
     # safetensors writes several entries in random order: one keeps the file the same.
     save_file(weights, path, {"about": json.dumps(about)})
     print(f"wrote {path} ({path.stat().st_size} bytes)")

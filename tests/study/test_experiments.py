@@ -2,6 +2,7 @@
 
 import hashlib
 import math
+from dataclasses import replace
 
 import jax
 import jax.numpy as jnp
@@ -12,6 +13,7 @@ import pytest
 from scipy.stats import norm
 
 from ncai.datasets import make_dataset
+from ncai.datasets.synthetic import OTHER_SIZES, load_truth_of_size
 from ncai.fitting.holdout import to_data
 from ncai.inference.iwae import IWAE
 from ncai.inference.latents import infer_latents
@@ -58,7 +60,12 @@ from ncai.study.experiments.information import (
     kl_estimate,
     true_information,
 )
-from ncai.study.experiments.map_bias import MAP_BIAS
+from ncai.study.experiments.map_bias import (
+    MAP_BIAS,
+    MAP_BIAS_BY_SIZE,
+    tables_by_size,
+    with_network,
+)
 from ncai.study.experiments.problems import (
     REAL,
     known_problem,
@@ -271,6 +278,39 @@ def test_the_final_elbo_leaves_out_stages_that_have_none():
     np.testing.assert_array_equal(final_level(history), [-6.0, 1.5])
     long = np.arange(20.0).reshape(10, 2)
     np.testing.assert_array_equal(final_level(long), long[-4:].mean(axis=0))
+
+
+@pytest.mark.parametrize("hidden", OTHER_SIZES["bimodal"])
+def test_a_smaller_truth_has_the_same_noise_and_almost_the_same_function(hidden):
+    usual = known_problem("bimodal", 0)
+    smaller = with_network(usual, load_truth_of_size("bimodal", hidden))
+    noise = [
+        np.asarray(known.data.targets)[:, 0]
+        - known.model.network.apply_rows(
+            known.truth.weights, known.data.inputs, known.truth.latents
+        )[:, 0]
+        for known in (usual, smaller)
+    ]
+    np.testing.assert_allclose(noise[0], noise[1], atol=1e-3)
+    assert smaller.model.network.num_weights < 600
+    # But for rows near z = 0, where the formula jumps.
+    moved = np.abs(np.asarray(smaller.data.targets - usual.data.targets))
+    assert np.quantile(moved, 0.9) < 0.2
+
+
+def test_levels_by_size_stand_beside_the_printed_network(tmp_path):
+    store, scale = Store(tmp_path), SCALES["smoke"]
+    assert tables_by_size(scale, store) == []
+    paper = replace(scale, ground_truth_sets=(), draws=2)
+    for cell in MAP_BIAS_BY_SIZE.cells(paper, store):
+        level = -2500.0 - 10 * len(cell["hidden"]) - cell["draw"]
+        row = {"log_posterior_true": level, "log_posterior_map": level + 900}
+        store.save(cell, Outcome(row, {}), 1.0)
+    (table,) = tables_by_size(paper, store)
+    levels = [row[:2] for row in table.rows]
+    assert levels[:2] == [("20 x 20", "-2520.500 ± 0.707"), ("50", "-2510.500 ± 0.707")]
+    assert [row[0] for row in table.rows] == ["20 x 20", "50", "published"]
+    assert table.rows[0][3] == "900.000 ± 0.000"
 
 
 # ----- Cells --------------------------------------------------------------------------

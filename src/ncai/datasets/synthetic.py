@@ -183,6 +183,8 @@ LATENT_PROCESSES = MappingProxyType(
     }
 )
 """The sets with a latent input, by name."""
+OTHER_SIZES = MappingProxyType({"bimodal": ((20, 20), (50,))})
+"""Smaller networks that can also be the truth of a set."""
 
 
 # Named functions, not lambdas, since the oracle holds them and must pickle.
@@ -251,6 +253,23 @@ def load_truth(name: str) -> Truth:
         weights = file.get_tensor(name).astype(np.float64)
     weights.setflags(write=False)  # the cache hands the same array to every caller
     return Truth(process.hidden, weights, process.noise_var, process.latent_var)
+
+
+def name_of_size(name: str, hidden: tuple[int, ...]) -> str:
+    """The stored name of a set's network of another size."""
+    return "_".join([name, *map(str, hidden)])
+
+
+def load_truth_of_size(name: str, hidden: tuple[int, ...]) -> Truth:
+    """The stored network of another size, one of `OTHER_SIZES`, for a set."""
+    process = LATENT_PROCESSES[name]
+    source = importlib.resources.files("ncai.datasets") / WEIGHTS_FILE
+    with (
+        importlib.resources.as_file(source) as path,
+        safe_open(path, framework="numpy") as file,
+    ):
+        weights = file.get_tensor(name_of_size(name, hidden)).astype(np.float64)
+    return Truth(hidden, weights, process.noise_var, process.latent_var)
 
 
 def make_dataset(

@@ -24,7 +24,7 @@ from ncai.study.experiments.divergence import DIVERGENCE
 from ncai.study.experiments.elbo_ranking import ELBO_RANKING
 from ncai.study.experiments.fits import BOUND_FITS, FITS, TWO_LATENTS
 from ncai.study.experiments.information import INFORMATION
-from ncai.study.experiments.map_bias import MAP_BIAS
+from ncai.study.experiments.map_bias import MAP_BIAS, MAP_BIAS_BY_SIZE
 from ncai.study.experiments.theory import THEORY
 from ncai.study.experiments.tightness import TIGHTNESS
 from ncai.study.output import benchmark_tables
@@ -36,6 +36,7 @@ STUDIES: dict[str, AnyStudy] = {
         THEORY,
         DIVERGENCE,
         MAP_BIAS,
+        MAP_BIAS_BY_SIZE,
         ELBO_RANKING,
         TIGHTNESS,
         INFORMATION,
@@ -53,6 +54,7 @@ TABLES: dict[str, Callable[[Scale, Store], list[Table]]] = {
     THEORY.name: theory.tables,
     DIVERGENCE.name: divergence.tables,
     MAP_BIAS.name: map_bias.tables,
+    MAP_BIAS_BY_SIZE.name: map_bias.tables_by_size,
     ELBO_RANKING.name: elbo_ranking.tables,
     TIGHTNESS.name: tightness.tables,
     INFORMATION.name: information.tables,
