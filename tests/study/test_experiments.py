@@ -23,6 +23,7 @@ from ncai.model.networks import MLP, FlatNetwork
 from ncai.stats.divergence import aggregated_posterior_divergences
 from ncai.stats.henze_zirkler import henze_zirkler_test
 from ncai.study.engine import SCALES, Cell, Outcome
+from ncai.study.engine.run import run_cell
 from ncai.study.engine.store import Store
 from ncai.study.experiments import divergence
 from ncai.study.experiments.benchmark import (
@@ -301,6 +302,10 @@ def test_a_smaller_truth_has_the_same_noise_and_almost_the_same_function(hidden)
 def test_levels_by_size_stand_beside_the_printed_network(tmp_path):
     store, scale = Store(tmp_path), SCALES["smoke"]
     assert tables_by_size(scale, store) == []
+    first = MAP_BIAS_BY_SIZE.cells(scale, store)[0]
+    ran = run_cell(first, str(tmp_path))
+    assert ran.failed is None
+    assert store.load_row(first)["num_weights"] == 501
     paper = replace(scale, ground_truth_sets=(), draws=2)
     for cell in MAP_BIAS_BY_SIZE.cells(paper, store):
         level = -2500.0 - 10 * len(cell["hidden"]) - cell["draw"]

@@ -85,7 +85,7 @@ class MapBiasBySize:
     def cells(self, scale: Scale, store: Store) -> list[Cell]:
         """A cell for each size and draw."""
         del store
-        sizes = [{"hidden": list(hidden)} for hidden in OTHER_SIZES[SIZED]]
+        sizes = [{"hidden": hidden} for hidden in OTHER_SIZES[SIZED]]
         return [
             cell
             for cell in cells_of(self.name, scale, *sizes)
