@@ -132,7 +132,7 @@ def test_a_name_with_a_comma_can_be_given(table, tmp_path):
     table.rename(columns={"b": "b, old"}).to_csv(tmp_path / "t.csv", index=False)
     usual = ("fit", tmp_path / "t.csv", "--target", "y", "--out", tmp_path / "m.ncai")
     # Found, since what is refused is only the target.
-    assert refused(run(*usual, "--features", 'a,"b, old",y'), "holds the target 'y'")
+    assert refused(run(*usual, "--features", 'a,"b, old",y'), "the target 'y'")
     assert refused(run(*usual, "--drop", '"b, old",y'), "--drop", "the target 'y'")
     assert refused(run(*usual, "--drop", '"b, old'), "must be names between commas")
 
@@ -181,7 +181,7 @@ def test_places_and_lists_that_cannot_be_are_told(data, tmp_path, monkeypatch):
     demo = run("demo", "--out", there)
     assert refused(demo, "there.json is a file; name a folder.")
     fit = run("fit", data, "--target", "y", "--out", "-")
-    assert refused(fit, "--out - is no file")
+    assert refused(fit, "--out -", "file")
     compare = run("compare", data, "--target", "y", "--methods", "")
     assert refused(compare, "--methods is empty")
     assert refused(run("bench", "--out", there), "there.json exists; use --force")
@@ -316,7 +316,7 @@ def test_fit_tells_what_it_did(trained):
     folder, result = trained
     assert (folder / "m.ncai").is_file()
     for text in (
-        *("2 inputs", "a number, used as it is", "45 trained on"),
+        *("2 inputs", "a number, used as it is", "45 to train on"),
         *("5 to choose", "10 held out", "step limit", "Latent", "Verdict"),
         *("Linear, constant noise", "Network, constant noise", "Density of y alone"),
     ):
@@ -435,8 +435,8 @@ def test_fit_refuses_a_bad_table(name, tmp_path):
         (["--hidden", "0"], ["--hidden '0'", "at least 1"]),
         (["--time-limit", "soon"], ["--time-limit", "5m"]),
         (["--valid", "1.5"], ["--valid 1.5 must"]),
-        (["--valid", "0.99"], ["--valid 0.99 holds out", "5 at least"]),
-        (["--valid", "0.001"], ["--valid 0.001 holds out 0 of", "5 at least"]),
+        (["--valid", "0.99"], ["--valid 0.99", "at least 5"]),
+        (["--valid", "0.001"], ["--valid 0.001", "at least 5"]),
         (["--latent-dim", "-1"], ["--latent-dim -1 must"]),
         (["--restarts", "0"], ["--restarts 0 must"]),
         (["--max-steps", "0"], ["--max-steps 0 must"]),
@@ -448,7 +448,7 @@ def test_fit_refuses_a_bad_table(name, tmp_path):
         (["--features", "a,c"], ["no column 'c'"]),
         (["--features", "a,y"], ["target 'y'"]),
         (["--drop", "c"], ["no column 'c'"]),
-        (["--drop", "id,y"], ["--drop ['id', 'y'] holds the target 'y'"]),
+        (["--drop", "id,y"], ["--drop ['id', 'y']", "the target 'y'"]),
     ],
 )
 def test_fit_refuses_a_bad_option(options, words, data, tmp_path):

@@ -283,7 +283,7 @@ def test_inspect_tells_all_without_loading_jax(folder):
         b"a number, used as it is",
         b"jax 0",
         b"Linear",
-        b"54 trained on, 6 to choose among restarts, 10 held out",
+        b"54 to train on, 6 to choose among restarts, 10 held out",
     ):
         assert text in done.stdout
     found = json.loads(run("inspect", folder / "h.ncai", "--json").stdout)

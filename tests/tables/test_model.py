@@ -121,7 +121,7 @@ def test_other_files_are_read_as_the_training_rows_were(tmp_path):
     assert tables.valid.inputs["price"].tolist() == [2500.0] * 4
     assert tables.test.inputs["code=01"].tolist() == [1.0, 0.0, 1.0, 0.0]
     assert not any("code" in sentence for sentence in tables.surprises)
-    assert not any("rows to learn from" in sentence for sentence in tables.surprises)
+    assert not any("rows to train on" in sentence for sentence in tables.surprises)
     (first, *_) = [s for s in load("new.tsv").surprises if "'code'" in s]
     assert "new.tsv: column 'code' has levels not seen in training in 4 rows" in first
 
@@ -132,7 +132,8 @@ def test_few_rows_are_taken_with_a_warning(tmp_path):
     source = table_fit.TableSource(tmp_path / "few.csv", "price")
     tables = table_fit.load_tables(source, valid=None, test=0.1, seed=0)
     (told,) = tables.surprises
-    assert "few.csv: 6 rows to learn from" in told
+    assert "few.csv" in told
+    assert "6 rows" in told
 
 
 def test_only_a_cut_of_the_training_itself_is_told():

@@ -43,20 +43,26 @@ Drop = Annotated[
     str | None,
     typer.Option(help="Columns to leave out, written in the same way.", metavar="C,D"),
 ]
-Preset = Annotated[str, typer.Option(help="default or paper.", metavar="NAME")]
+Preset = Annotated[
+    str,
+    typer.Option(
+        help="Values of the settings that you do not give: default or paper.",
+        metavar="NAME",
+    ),
+]
 Hidden = Annotated[
     str | None,
     typer.Option(
-        help="Nodes of each hidden layer. Default: the preset's.", metavar="50,50"
+        help="Nodes of each hidden layer. Default: see --preset.", metavar="50,50"
     ),
 ]
 Restarts = Annotated[
-    int | None, typer.Option(help="Number of random starts. Default: the preset's.")
+    int | None, typer.Option(help="Number of random starts. Default: see --preset.")
 ]
 Steps = Annotated[
     int | None,
     typer.Option(
-        help="Limit on the steps of the main training. Default: the preset's. A warm "
+        help="Limit on the steps of the main training. Default: see --preset. A warm "
         "start adds up to a third of this number, and learning the noise adds a tenth."
     ),
 ]
@@ -76,7 +82,7 @@ Transform = Annotated[
     str | None,
     typer.Option(
         help="Transform of the target: none, log or yeo_johnson; with auto, held-out "
-        "rows choose. Default: the preset's.",
+        "rows choose. Default: see --preset.",
         metavar="NAME",
     ),
 ]
@@ -123,7 +129,7 @@ def without_infinity(found: Any) -> Any:
 
 
 _SECONDS = {"": 1, "s": 1, "m": 60, "h": 3600}
-# The options that set each argument of the estimator and of the table functions.
+# Arguments of the estimator and of the table functions, and the options that set them.
 _OPTIONS = {
     "features": "--features",
     "drop": "--drop",
@@ -299,9 +305,9 @@ def in_options(message: str) -> str:
 MOST_COLUMNS = 40
 # Where y is rounded, coverage is computed from PIT values (see `row_scores`).
 ROUNDED_COVERAGE = (
-    "y is rounded, so intervals end at values of y and contain more than their level. "
-    "To make coverage comparable with the level, a row at the end of an interval "
-    "counts only in part."
+    "y is rounded, so intervals end at values of y and contain more rows than their "
+    "level says. To make coverage comparable with the level, a row whose y is an end "
+    "of its interval counts only in part."
 )
 
 

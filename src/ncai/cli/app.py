@@ -136,7 +136,7 @@ def _options(
     """Regression with Bayesian neural networks that have latent variables.
 
     A prediction is a whole density. Its uncertainty splits into an epistemic part,
-    which more data would reduce, and an aleatoric part, which more data cannot reduce.
+    which more data would reduce, and an aleatoric part, which more data would not.
     """
 
 

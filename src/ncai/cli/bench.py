@@ -121,7 +121,8 @@ def quality(
         str, typer.Option(help="Method whose results are compared with our targets.")
     ] = "default",
     out: Annotated[
-        Path, typer.Option(help="Folder of the results; the tables go next to it.")
+        Path,
+        typer.Option(help="Folder of the results; the tables are written next to it."),
     ] = Path("results/bench/quality"),
 ) -> None:
     """Score predictive densities next to peers; run it again to resume."""

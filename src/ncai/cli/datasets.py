@@ -36,7 +36,7 @@ def add_datasets(app: typer.Typer, guard, example) -> None:
 
 
 def list_sets() -> None:
-    """Show the real sets: size, source, licence, and where the file is.
+    """Show the size, source, licence and file of each real set.
 
     The command looks for files in the folder that NCAI_DATA_DIR names, and then in the
     user cache.

@@ -1,4 +1,4 @@
-"""`ncai demo`: fit a set with a known density in three ways, and report on it."""
+"""`ncai demo`: fit three models to data with a known density; draw and report them."""
 
 import sys
 from collections.abc import Callable
@@ -37,7 +37,7 @@ Quick = Annotated[
 def demo(
     out: Out = Path("demo"), seed: Seed = 0, quick: Quick = False, force: Force = False
 ) -> None:
-    """Fit three models to an example with a known truth, and draw and report them.
+    """Fit three models to data with a known density; draw them and write a report.
 
     This takes two to three minutes on two cores.
     """

@@ -45,8 +45,8 @@ EXAMPLES = (
     "zcat houses.csv.gz | ncai fit - --target price --time-limit 5m",
 )
 _NO_SCORES = (
-    "none, since no rows were held out: --test takes a share of the rows of a table "
-    "that has at least {fewest} of them, or a file"
+    "none, because no rows were held out; give --test a file, or a share of a table "
+    "with at least {fewest} rows"
 )
 Out = Annotated[Path, typer.Option(help="File of the fitted model.", metavar="FILE")]
 Report = Annotated[
@@ -98,7 +98,9 @@ class FitRequest:
         """Reject files that cannot or must not be written, before any work is done."""
         inputs = options.files_among(self.data, self.valid, self.test)
         if str(self.out) == "-":
-            raise ValueError("--out - is no file: a model is written to a file.")
+            raise ValueError(
+                "--out - is not possible: a model must be written to a file."
+            )
         options.check_output(self.out, force, inputs)
         if self.report is None:
             return

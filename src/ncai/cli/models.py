@@ -84,7 +84,7 @@ def predict(
 def _write(path: Path | None, pieces) -> None:
     from ncai.tables.write import table_writer
 
-    # A table that cannot be read or used is refused before a file is begun.
+    # Read the first chunk before opening the file, so an unusable table leaves none.
     first = next(pieces)
     with table_writer(path) as write:
         for piece in chain([first], pieces):
@@ -105,7 +105,8 @@ _METRIC_NAMES = {
 Truth = Annotated[
     str | None,
     typer.Option(
-        help="Column of the true values, if the model does not know it.", metavar="COL"
+        help="Column of the true values, if the model file does not name it.",
+        metavar="COL",
     ),
 ]
 Resamples = Annotated[
@@ -184,9 +185,9 @@ def calibration_sentence(found: Mapping[str, float], rows: int) -> str:
             f"Calibration: {few} too few to judge; at least {FEWEST_TO_JUDGE} needed."
         )
     verdict = (
-        "the ranks of y in their predictions look uniform"
+        "PIT values look uniform, as they should"
         if found["p_value"] > 0.05
-        else "the ranks of y in their predictions are not uniform"
+        else "PIT values are not uniform, as they should be"
     )
     return f"Calibration: {verdict} (KS {found['ks']:.3f}, p {found['p_value']:.2g})."
 

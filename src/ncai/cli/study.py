@@ -16,7 +16,7 @@ Folder = Annotated[Path, typer.Option("--out", help="Folder of the results.")]
 LOOKS = {
     "status": ("Show how many cells are done, failed and missing.", "show_status"),
     "figures": (
-        "Draw every figure that the results so far allow (PNG).",
+        "Draw all figures for which there are results (PNG).",
         "draw_figures",
     ),
     "report": (
@@ -33,7 +33,7 @@ LOOKS = {
 def add_study(app: typer.Typer, guard, example) -> None:
     """Add the commands to the main app, which decides how errors are reported."""
     study = typer.Typer(
-        help="Run the paper's experiments, resume them and show results.",
+        help="Run or resume the paper's experiments, and show the results.",
         no_args_is_help=True,
         rich_markup_mode=None,
         epilog=example("ncai study run --scale smoke", "ncai study status"),
@@ -84,7 +84,7 @@ def tables(
     ] = False,
     out: Folder = RESULTS,
 ) -> None:
-    """Write a page with every table that the results so far allow (Markdown).
+    """Write a page with all tables for which there are results (Markdown).
 
     If you name studies, the command prints their tables instead.
     """

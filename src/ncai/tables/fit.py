@@ -66,11 +66,11 @@ class TableSource:
         require_columns(frame, [target, *(features or []), *drop], self.path)
         if target in drop:
             raise ValueError(
-                f"drop={drop!r} holds the target {target!r}; a column cannot be both."
+                f"drop={drop!r} contains the target {target!r}, which is needed."
             )
         if features is not None and target in features:
             raise ValueError(
-                f"features={list(features)!r} holds the target {target!r}; leave it "
+                f"features={list(features)!r} contains the target {target!r}; leave it "
                 "out."
             )
         names = list(frame.columns if features is None else dict.fromkeys(features))
@@ -97,14 +97,14 @@ class TableRows:
 
 @dataclass(frozen=True)
 class FitTables:
-    """All rows of a fit, prepared; `valid` is None if the estimator holds out rows."""
+    """All prepared rows of a fit; `valid` is None if the estimator holds out rows."""
 
     preparer: TablePreparer
     target: str
     train: TableRows
     valid: TableRows | None
     test: TableRows | None
-    surprises: tuple[str, ...] = ()  # sentences on values that training rows lack
+    surprises: tuple[str, ...] = ()  # sentences on values new to the training rows
 
 
 # ----- Rows ---------------------------------------------------------------------------
@@ -201,7 +201,7 @@ def _require_valid_rows(num_rows: int, share: float) -> None:
     if share and min(held, num_rows - held) < FEWEST_HELD_OUT:
         raise ValueError(
             f"valid={share:g} holds out {held} of {num_rows} rows and leaves "
-            f"{num_rows - held} to train on; both must be {FEWEST_HELD_OUT} at least "
+            f"{num_rows - held} to train on; both must be at least {FEWEST_HELD_OUT} "
             "(0 holds out none)."
         )
 
@@ -210,8 +210,8 @@ def _few_rows(source: TableSource, num_rows: int) -> list[str]:
     if num_rows >= FEWEST_TO_LEARN_MUCH:
         return []
     return [
-        f"{table_name(source.path)}: {num_rows} rows to learn from show little more "
-        "than how y varies, so do not expect more from the model."
+        f"{table_name(source.path)}: with only {num_rows} rows to train on, the model "
+        "can learn little more than how y varies."
     ]
 
 

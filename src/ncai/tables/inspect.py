@@ -71,8 +71,8 @@ def diagnose_model(path: str | Path):
             return LatentDiagnosis(**values)
     if "training.inputs" not in arrays:
         raise ValueError(
-            f"{path} keeps neither a diagnosis nor the training rows: fit it with "
-            "`ncai fit` to the end, or save it with include_training=True."
+            f"{path} contains neither a diagnosis nor the training rows: let `ncai "
+            "fit` run to the end, or save the model with include_training=True."
         )
     from ncai.estimators.bnn_lv import BNNLVRegressor
 
@@ -84,11 +84,11 @@ def diagnose_model(path: str | Path):
 
 def rows_sentence(counts: Mapping[str, Any]) -> str:
     """Say how many rows were used to train, to choose among restarts and to score."""
-    parts = [f"{counts['num_train']} trained on"]
+    parts = [f"{counts['num_train']} to train on"]
     if counts.get("num_valid"):  # files of earlier versions have none
         parts.append(f"{counts['num_valid']} to choose among restarts")
     if counts["num_test"]:
-        parts.append(f"{counts['num_test']} held out to score the result")
+        parts.append(f"{counts['num_test']} held out to score the model")
     return ", ".join(parts)
 
 
@@ -110,18 +110,18 @@ def cut_short(stop_reasons: Sequence[str], num_steps: int | None) -> str | None:
     """Return a sentence if the time limit ended training early; else None."""
     if not stop_reasons and num_steps == 0:
         return (
-            "the time limit ended before the first step, so that nothing was "
-            "learned: allow more time."
+            "the time limit passed before the first step, so nothing was learned: "
+            "allow more time."
         )
-    # Trial fits have a small share of the time anyway and only choose a transform. But
-    # if no time was left for a complete fit, the trial fit is all there is.
+    # Trial fits only choose a transform, in a small share of the time. But if no time
+    # was left for a complete fit, the trial fit is the result.
     main = [one for one in stop_reasons if not one.startswith("trial ")]
     cut = [one for one in main or stop_reasons if ": time limit" in one]
     if not cut:
         return None
     done = cut[-1].partition("time limit ")[2]
     return (
-        f"the time limit cut training short, {done}: more time may well give better "
+        f"the time limit cut training short, {done}: more time may give better "
         "predictions."
     )
 

@@ -154,7 +154,7 @@ class TableModel:
             preparer = TablePreparer.from_dict(table["preparer"])
         except (KeyError, TypeError, AttributeError) as error:
             raise ModelFileError(
-                f"{path} lacks part of how to prepare a table ({error})."
+                f"{path} lacks part of what is needed to prepare a table ({error})."
             ) from None
         return cls(preparer, estimator, FitRecord.from_dict(table))
 
@@ -181,7 +181,7 @@ class NumberColumns:
             names = list(X.columns)
             if len(names) != self.num_inputs:
                 raise TableError(
-                    "the model does not know its columns by name, so there must be "
+                    "the model was fitted without column names, so the table must have "
                     f"its {self.num_inputs} columns in order, not {len(names)}."
                 )
         columns = {name: numbers(X.loc[:, name], _A_TABLE) for name in names}

@@ -116,7 +116,7 @@ def prediction_columns(predictive, wanted: Wanted) -> dict[str, np.ndarray]:
 
 
 def _split_columns(parts: Decomposition) -> dict[str, np.ndarray]:
-    """The split of each row, its largest standard error, and whether that is large."""
+    """The parts of each row, their largest standard error, and whether it is large."""
     errors = parts.standard_error
     assert errors is not None
     worst = np.maximum(errors.total, np.maximum(errors.aleatoric, errors.epistemic))
@@ -140,8 +140,8 @@ def score_table_rows(
     target = target or known
     if target is None:
         raise ValueError(
-            f"{model_path} was not made by `ncai fit`, so it does not know the name "
-            "of its target: give it, as target=COLUMN."
+            f"{model_path} was not made by `ncai fit`, so it does not contain the "
+            "name of the target: give it as target=COLUMN."
         )
     inputs = list(getattr(model.preparer, "feature_names_in_", ()))
     if target != known and target in inputs:
@@ -149,7 +149,9 @@ def score_table_rows(
             f"target={target} is an input of {model_path}, which predicts {known}."
         )
     if not model.estimator.single_output_:
-        raise ValueError(f"{model_path} has several outputs; evaluate takes one.")
+        raise ValueError(
+            f"{model_path} has several outputs; evaluate needs a model with one."
+        )
     pieces = Pieces(model, data, target)
     parts = []
     for frame, predictive in pieces:

@@ -126,7 +126,7 @@ def _kind(path: Path) -> str:
         if lower.endswith(ending):
             return separator
     raise TableError(
-        f"{path} does not say what kind of table it is: its name must end in "
+        f"{path} has no ending that names a kind of table; it must end in "
         f"{', '.join(ENDINGS)}."
     )
 
@@ -315,7 +315,7 @@ def text_form(start: bytes, separator: str) -> TextForm | None:
     if encoding is None or (encoding != "utf-16" and b"\0" in start):
         return None
     text = start.decode(encoding, errors="ignore")
-    # The last line may be cut off; it is used only if there is no other.
+    # The last line may be cut off, so it is used only if it is the only one.
     whole = text[: text.rfind("\n") + 1] or text
     candidates = dict.fromkeys((separator, *_WORDS))
     return TextForm(encoding, max(candidates, key=lambda one: _width(whole, one)))
@@ -382,9 +382,9 @@ def _likeness(column: pd.Series) -> str:
     form = number_form(text) or PLAIN
     if form != PLAIN:
         found = FORM_WORDS[form].removeprefix("a number ")
-        return f", and looks like numbers {found}: write them as 1234.5"
+        return f"; it looks like numbers {found}: write them as 1234.5"
     sign = sign_beside(text)
-    return f", and looks like numbers with {sign!r}: leave that out" if sign else ""
+    return f"; it looks like numbers with {sign!r}: leave that out" if sign else ""
 
 
 def listed(noun: str, names: Sequence[str], most: int = 12) -> str:

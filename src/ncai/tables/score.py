@@ -26,8 +26,8 @@ class ScoresOnTestRows:
 
     Attributes:
         averages: the `name` and the scores of each method, the model first. The `gain`
-            of a baseline is the model's log-likelihood minus its own, with the ends of
-            the 95 % interval of this difference.
+            of a baseline is the model's log-likelihood minus that of the baseline, with
+            the ends of the 95 % interval of this difference.
         log_likelihoods: the log density of each row, by method.
         predictions: the predictive distributions of the rows, by method.
         baselines: the fitted baselines, by name.

@@ -25,7 +25,8 @@ class Answer:
     """The contents of the section, which the template shows.
 
     Attributes:
-        sentences: how close, how trustworthy, and which kind of uncertainty.
+        sentences: how accurate the predictions are, how trustworthy, and which kind
+            of uncertainty they have.
         cut_short: a warning, if training ended early.
         badges: the same at a glance; each state is "good", "bad", or "open" where the
             rows do not decide.
@@ -97,7 +98,7 @@ def _badge(state: str, text: str) -> dict[str, str]:
 
 
 class Lead(NamedTuple):
-    """How far the model leads the best other in log-likelihood, in nats per row.
+    """The lead in log-likelihood over the best other method, in nats per row.
 
     Attributes:
         amount: the average.
@@ -170,7 +171,7 @@ def _trust(subject: Subject, found: Quality) -> str:
     if found.too_wide:
         return "Its intervals are wider than they need to be"
     if found.shifted:
-        return "Its intervals are wide enough, but in the wrong place (see the PIT)"
+        return "Its intervals are wide enough, but shifted (see the PIT histogram)"
     nothing = "Nothing speaks against its probabilities, but"
     if not subject.held_out:
         return f"{nothing} they were tested on training rows only"

@@ -25,7 +25,7 @@ _MAY_RISE = (
 
 @dataclass(frozen=True, eq=False)
 class MethodLatents:
-    """Z of one method: its diagnosis, the table of tests and the pictures."""
+    """The z of one method: its diagnosis, the table of tests and the pictures."""
 
     method: Method
     diagnosis: LatentDiagnosis
@@ -245,8 +245,8 @@ def _histogram(method: Method, values: _Values, dimension: int) -> dict[str, Any
     return {
         "svg": chart.render(),
         "title": f"{name} and its prior",
-        "caption": "Bars: posterior draws of z, one per row. Line: the prior that "
-        "predictions draw z from. The two should agree.",
+        "caption": "Bars: posterior draws of z, one per row. Line: the prior, from "
+        "which predictions draw z. The two should agree.",
     }
 
 
@@ -280,7 +280,7 @@ def _tests(found: LatentDiagnosis) -> list[dict[str, Any]]:
     rows.append(
         {
             "name": "width of q(z)",
-            "what": "standard deviation of z, in units of the prior's",
+            "what": "standard deviation of z, divided by that of the prior",
             "value": fixed(found.std_ratio, 2),
             "reference": f"{fixed(lowest, 2)} to {fixed(highest, 2)}",
             "good": found.width_matches_prior,

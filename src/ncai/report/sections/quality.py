@@ -103,7 +103,7 @@ def quality(subject: Subject) -> Quality:
 
 
 def _worst_level(pit: np.ndarray) -> tuple[float, float, tuple[float, float]]:
-    """The level whose coverage is least explained by chance; 95 % if all are."""
+    """The level whose coverage chance explains least; 95 % if it explains them all."""
     shares = coverage_curve(pit, LEVELS)
     low, high = binomial_band(LEVELS, len(pit), _VERDICT)
     spread = np.sqrt(np.array(LEVELS) * (1 - np.array(LEVELS)) / len(pit))
