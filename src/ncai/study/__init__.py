@@ -1,1 +1,1 @@
-"""The paper's experiments: independent cells, a store of what is done, and a runner."""
+"""The paper's experiments: independent cells, a store of results, and a runner."""

@@ -53,7 +53,7 @@ def run_and_show(
 
 
 def show_status(names, scale_name, out: Path) -> None:
-    """A table of studies."""
+    """Print a table of studies."""
     studies, scale = _chosen(names, scale_name)
     store = Store(out / scale.name)
     columns = ("study", "done", "stale", "failed", "missing", "hours so far")
@@ -171,7 +171,7 @@ class TimeLeft:
             self._seconds.setdefault(kind, []).append(seconds)
 
     def of(self, cell: Cell) -> float | None:
-        """Return the mean duration of its kind, else of its study; None if unknown."""
+        """Return the mean duration of cells of the same kind, or else of the study."""
         for kind in self._kinds(cell):
             if kind in self._seconds:
                 found = self._seconds[kind]
@@ -194,7 +194,7 @@ class TimeLeft:
 
 
 class RunView(Watcher):
-    """Counts of each study, and the cells that are running now."""
+    """Shows the counts of each study, and the cells that are running."""
 
     def __init__(self, store: Store, names: list[str], console: Console):
         self.console, self._store = console, store
@@ -219,12 +219,12 @@ class RunView(Watcher):
             self._live.stop()
 
     def begin(self, study: str) -> None:
-        """Its cells come next."""
+        """The cells of this study come next."""
         self._study, self._waiting, self._started = study, [], {}
         self._counts[study]["failed"] = 0
 
     def known(self, cells: list[Cell], missing: list[Cell], slots: int) -> None:
-        """These are all cells so far; the missing ones run, or wait."""
+        """The cells known so far; the missing ones are running or waiting."""
         out = {cell.id for cell in missing}
         for cell in cells:
             if cell.id not in out and self._store.is_done(cell):
@@ -236,13 +236,13 @@ class RunView(Watcher):
         self._slots = slots
 
     def started(self, cell: Cell) -> None:
-        """A worker has it."""
+        """A worker has started a cell."""
         if cell in self._waiting:
             self._waiting.remove(cell)
         self._started[cell] = time.monotonic()
 
     def finished(self, finished: Finished) -> None:
-        """It is done, or failed."""
+        """A cell has finished or failed."""
         self._started.pop(finished.cell, None)
         counts = self._counts[self._study]
         counts["failed" if finished.failed else "done"] += 1

@@ -25,19 +25,19 @@ class Cell:
 
     @classmethod
     def of(cls, study: str, **settings) -> "Cell":
-        """From keyword arguments."""
+        """Create a cell from keyword arguments."""
         return cls(study, tuple(sorted(settings.items())))
 
     def __getitem__(self, name: str) -> Any:
         return dict(self.settings)[name]
 
     def get(self, name: str, default: Any = None) -> Any:
-        """A setting, or the default where there is none of this name."""
+        """Return a setting, or the default if the cell has no setting of this name."""
         return dict(self.settings).get(name, default)
 
     @property
     def id(self) -> str:
-        """The readable name of its file, with a hash of all settings."""
+        """The readable name of the cell's file, with a hash of all settings."""
         shown = [str(v) for k, v in self.settings if k in READABLE]
         text = json.dumps([self.study, self.settings], sort_keys=True)
         digest = hashlib.sha256(text.encode()).hexdigest()[:10]
@@ -63,14 +63,15 @@ class Scale:
     """Sizes of every study.
 
     Args:
-        name: what the command line calls it.
-        max_steps: of training, the warm start apart.
-        warm_start_steps: of the deterministic network of NCAI.
-        restarts: of every fit.
-        splits: of a data set, the one that selects hyper-parameters included.
-        draws: of a synthetic data set where the paper repeats draws.
-        datasets: None for all, or the only ones of the benchmark.
-        ground_truth_sets: None for all, or the only ones of those with a known truth.
+        name: its name on the command line.
+        max_steps: number of training steps, without the warm start.
+        warm_start_steps: steps of NCAI's warm start.
+        restarts: number of restarts of every fit.
+        splits: number of splits of a data set, with the one that selects
+            hyper-parameters.
+        draws: number of draws of a synthetic set in studies that repeat draws.
+        datasets: the data sets of the benchmark; None for all.
+        ground_truth_sets: the data sets with a known truth; None for all.
     """
 
     name: str

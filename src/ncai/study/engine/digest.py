@@ -2,9 +2,9 @@
 
 Starting from the functions that compute a result, every function, class and constant
 that they reach by name is hashed on its syntax tree, without docstrings, comments,
-annotations, messages of errors, import lines and names of modules. So moving a
-function, rewording a docstring or deleting unused code keeps the digest; changing a
-formula, constant or default that is used changes it.
+annotations, error messages, import lines and names of modules. So moving a function,
+rewording a docstring or deleting unused code keeps the digest; changing a formula,
+constant or default that is used changes it.
 
 Methods and fields of a class count only if code that is reached uses an attribute of
 their name, because the syntax tree does not say which class an object has.
@@ -43,7 +43,7 @@ WITHOUT = (
     "ncai.estimators._restore",
     "ncai.estimators.model_file",
     "ncai.estimators.persistence",
-    # It leads to every method: a result names the one that it uses.
+    # The registry reaches every method, but a result names the one that it uses.
     "ncai.inference.registry",
 )
 LENGTH = 12  # hexadecimal digits of a digest
@@ -54,11 +54,11 @@ Place = tuple[str, str]  # a module, and a name that it defines
 def digest_of(
     entries: Iterable[Place], settings: Mapping[str, Any] | None = None, *more: Path
 ) -> str:
-    """Of all code that the entries reach, and of the settings of the result.
+    """Return the digest of the code that the entries reach, and of the settings.
 
     Args:
         entries: modules and names of the functions, or `Class.method`, to start from.
-        settings: those that differ from the defaults, as plain values.
+        settings: the settings that differ from the defaults, as plain values.
         more: folders with further code, such as that of the benchmarks.
     """
     text = json.dumps(settings or {}, sort_keys=True, default=str)
@@ -72,12 +72,13 @@ def _meaning(entries: tuple[Place, ...], folders: tuple[Path, ...]) -> str:
 
 @functools.cache
 def digest_of_study(study: object) -> str:
-    """Of the code that computes a cell of a study; the cell has its own settings.
+    """Return the digest of the code that computes a cell, without its settings.
 
-    That of a study which is computed from another one includes the other's.
+    The digest of a study that is computed from another study includes the digest of the
+    other.
     """
     kind = type(study)
-    if not kind.__module__.startswith("ncai."):  # such as the toy of a test
+    if not kind.__module__.startswith("ncai."):  # such as a toy study in a test
         return ""
     if not isinstance(study, DerivedStudy):
         return digest_of([(kind.__module__, f"{kind.__name__}.run")])
@@ -107,9 +108,10 @@ class Item:
 
     Args:
         meaning: its normalised syntax tree, as text.
-        uses: places that it names.
-        attributes: names of attributes, keyword arguments and keys that it uses.
-        name: what an attribute must be called for it to count; None if it always does.
+        uses: places that the item names.
+        attributes: names of attributes, keyword arguments and keys that the item uses.
+        name: the item counts only if an attribute of this name is used; None if it
+            always counts.
     """
 
     meaning: str
@@ -118,7 +120,7 @@ class Item:
     name: str | None = None
 
     def counts(self, attributes: set[str]) -> bool:
-        """Whether it is used, where these are the attributes that code uses."""
+        """Whether the item counts, if code uses these attributes."""
         return self.name is None or self.name in attributes
 
 
@@ -127,10 +129,10 @@ class Code:
     """The definitions of some modules.
 
     Args:
-        modules: names of all of them.
-        definitions: statements that define a name of a module; those that define none,
-            such as the call that registers a class, have the name "".
-        imported: what an imported name stands for; a module has the name "".
+        modules: names of all modules.
+        definitions: statements that define a name of a module; statements that define
+            none, such as the call that registers a class, have the name "".
+        imported: the place that an imported name stands for; a module has the name "".
     """
 
     modules: frozenset[str]
@@ -139,7 +141,7 @@ class Code:
 
     @classmethod
     def of(cls, sources: Mapping[str, str]) -> "Code":
-        """From the text of modules by their dotted names."""
+        """Parse modules, given as text under their dotted names."""
         code = cls(frozenset(sources))
         for module, text in sources.items():
             for statement in ast.parse(text).body:
@@ -151,7 +153,7 @@ class Code:
         return code
 
     def reach(self, entries: Iterable[Place]) -> set[str]:
-        """Meanings of everything that the entries reach."""
+        """Return the meanings of everything that the entries reach."""
         todo, attributes = set[Place](), set[str]()
         for module, name in entries:
             name, _, method = name.partition(".")
@@ -175,7 +177,7 @@ class Code:
         return meanings
 
     def items(self, place: Place) -> Iterator[Item]:
-        """What is defined there: one item, but several for a class."""
+        """Return the items defined at a place: one, but several for a class."""
         module, name = place
         for statement in self.definitions[place]:
             if isinstance(statement, ast.ClassDef):
@@ -206,18 +208,19 @@ class Code:
         local = dict(self.imports_of(module, node))
         normalise = _Normalise(lambda word: self.resolve(module, word, local))
         tree = normalise.visit(ast.parse(ast.unparse(ast.fix_missing_locations(node))))
-        # As text: what `ast.dump` gives differs between versions of Python.
+        # As source text, because the result of `ast.dump` differs between Python
+        # versions.
         meaning = ast.unparse(tree)
         uses = frozenset(normalise.uses)
         return Item(meaning, uses, frozenset(normalise.attributes), name)
 
     def resolve(self, module: str, word: str, local: Mapping) -> Place | None:
-        """Where a dotted name is defined; a module, with the name "", or None."""
+        """Return where a dotted name is defined; a module has the name ""."""
         first, *others = word.split(".")
         place = local.get(first, (module, first))
         for other in [None, *others]:
             if other is not None:
-                if place[1]:  # an attribute of something that is no module
+                if place[1]:  # an attribute of something that is not a module
                     return None
                 inner = f"{place[0]}.{other}"
                 place = (inner, "") if inner in self.modules else (place[0], other)
@@ -228,7 +231,7 @@ class Code:
         return place
 
     def imports_of(self, module: str, node: ast.AST) -> Iterator[tuple[str, Place]]:
-        """Names that import lines bind anywhere inside a statement."""
+        """Return the names that imports anywhere inside a statement bind."""
         for line in ast.walk(node):
             if isinstance(line, ast.Import):
                 for alias in line.names:
@@ -248,7 +251,7 @@ class Code:
 
 
 class _Normalise(ast.NodeTransformer):
-    """Leaves what decides numbers, and notes the names that it uses."""
+    """Keeps only what can change numbers, and records the names that it uses."""
 
     def __init__(self, resolve):
         self.resolve = resolve
@@ -308,7 +311,7 @@ class _Normalise(ast.NodeTransformer):
         return self._named(node) or self.generic_visit(node)
 
     def _named(self, node) -> ast.Name | None:
-        """The name alone, whatever module or alias it is used by."""
+        """Return the name without the module or alias through which it is used."""
         word = ast.unparse(node)
         place = self.resolve(word) if word.replace(".", "").isidentifier() else None
         if place is None or not place[1]:
@@ -318,7 +321,7 @@ class _Normalise(ast.NodeTransformer):
 
 
 def _names_defined(statement: ast.stmt) -> list[str]:
-    """Names that a statement of a module or a class defines; "" for its effect."""
+    """Return the names that a statement defines; "" if it only has an effect."""
     if isinstance(statement, ast.FunctionDef | ast.ClassDef):
         return [statement.name]
     if isinstance(statement, ast.Assign | ast.AnnAssign):
@@ -336,12 +339,12 @@ def _names_defined(statement: ast.stmt) -> list[str]:
 
 
 def _is_text(statement: ast.stmt) -> bool:
-    """Whether it is a docstring, or another string that nobody uses."""
+    """Whether a statement is a docstring, or another string that is not used."""
     return isinstance(statement, ast.Expr) and isinstance(statement.value, ast.Constant)
 
 
 def _only_stores(function: ast.FunctionDef) -> bool:
-    """Whether it is a constructor that does no more than `self.name = name`."""
+    """Whether a function is a constructor that only does `self.name = name`."""
     lines = [ast.unparse(line) for line in function.body if not _is_text(line)]
     names = [name for name, _ in _defaults(function)]
     stored = {f"self.{name} = {name}" for name in names}
@@ -349,7 +352,7 @@ def _only_stores(function: ast.FunctionDef) -> bool:
 
 
 def _defaults(function: ast.FunctionDef) -> list[tuple[str, ast.expr]]:
-    """Parameters with their defaults; None stands for no default."""
+    """Return the parameters with their defaults; None stands for no default."""
     listed = function.args
     positional = [*listed.posonlyargs, *listed.args]
     missing: list[ast.expr] = [ast.Constant(None)]

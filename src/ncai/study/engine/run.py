@@ -1,7 +1,7 @@
 """Run the missing cells of a study: in this process, on several cores, or with Dask.
 
-All three look alike to the runner: an executor of `concurrent.futures`, and the number
-of cells that it can take at a time.
+The runner sees all three as an executor of `concurrent.futures` and the number of cells
+that it can run at the same time.
 """
 
 import os
@@ -24,20 +24,20 @@ from ncai.study.registry import STUDIES
 
 # How often the worker of a cell may die, for example because memory runs out.
 MOST_DEATHS = 2
-# Workers may join a Dask scheduler at any time: how often to look, in seconds.
+# Seconds between checks for workers that have joined a Dask scheduler.
 LOOK_EVERY = 5.0
-LARGEST_GROWTH = 2_000_000_000  # bytes, of a worker process
+LARGEST_GROWTH = 2_000_000_000  # bytes by which a worker process may grow
 
 
 class Workers(NamedTuple):
-    """Take cells: `submit(function, *arguments)` gives a future."""
+    """Run cells: `submit(function, *arguments)` returns a future."""
 
     submit: Callable[..., Future]
     slots: Callable[[], int]
 
 
 class Finished(NamedTuple):
-    """What a worker says when it is done with a cell."""
+    """What a worker reports when a cell has finished or failed."""
 
     cell: Cell
     failed: str | None
@@ -48,13 +48,13 @@ class Watcher:
     """Receives the events of a run; this base class ignores them."""
 
     def known(self, cells: list[Cell], missing: list[Cell], slots: int) -> None:
-        """These are all cells so far; the missing ones run, or wait."""
+        """The cells known so far; the missing ones are running or waiting."""
 
     def started(self, cell: Cell) -> None:
-        """A worker has it."""
+        """A worker has started a cell."""
 
     def finished(self, finished: Finished) -> None:
-        """It is done, or failed."""
+        """A cell has finished or failed."""
 
 
 def run_cell(cell: Cell, folder: str, without_stale: bool = False) -> Finished:
@@ -95,15 +95,16 @@ def run_study(
 ) -> list[Cell]:
     """Run every cell that is not done; return those that failed.
 
-    What cells find may ask for more cells (hyper-parameters selected on the first
-    split, say), so the list is asked for again whenever a worker would be idle.
+    The results of cells may lead to more cells (for example, when hyper-parameters have
+    been selected on the first split), so the list is computed again whenever a worker
+    would be idle.
 
     Args:
-        study: what to run.
-        scale: how large.
+        study: the study to run.
+        scale: its sizes.
         store: the results.
-        jobs: processes on this machine; 0 runs in this one.
-        scheduler: address of a Dask scheduler, instead of `jobs`.
+        jobs: number of processes on this machine; 0 runs the cells in this process.
+        scheduler: address of a Dask scheduler; `jobs` is then not used.
         watcher: receives the events of the run.
     """
     watcher = watcher or Watcher()
@@ -117,7 +118,7 @@ def run_study(
     with workers(jobs, scheduler) as found:
 
         def more() -> list[Cell]:
-            """Cells that no worker has had yet."""
+            """Return the cells that no worker has started yet."""
             cells = study.cells(scale, store)
             missing = [c for c in cells if not store.is_done(c) and c.id not in failed]
             new = [cell for cell in missing if cell.id not in taken]
@@ -136,11 +137,11 @@ def run_study(
 def _execute(
     found: Workers, more: Callable[[], list[Cell]], store: Store, watcher: Watcher
 ) -> Iterator[Finished]:
-    """Submit at most as many cells as there are places, so that all of them run."""
+    """Submit at most as many cells as there are slots, so that all of them run."""
     folder = str(store.folder.resolve())
     waiting, running = deque(more()), {}
     deaths: Counter[str] = Counter()
-    news = False  # something ended since the list was asked for
+    news = False  # whether a cell has ended since the list was computed
     while waiting or running or news:
         while waiting and len(running) < found.slots():
             cell = waiting.popleft()
@@ -170,7 +171,7 @@ def _execute(
 def _error(future: Future) -> BaseException | None:
     try:
         return future.exception()
-    except CancelledError as error:  # its scheduler is gone
+    except CancelledError as error:  # the scheduler is gone
         return error
 
 
@@ -183,9 +184,9 @@ def _lost(error: BaseException, cell: Cell, store: Store) -> Finished:
 
 @contextmanager
 def workers(jobs: int, scheduler: str | None) -> Iterator[Workers]:
-    """Those of a Dask scheduler if one is named; else `jobs` processes.
+    """Yield the workers of a Dask scheduler if one is given; else `jobs` processes.
 
-    With `jobs=0` cells run in this process, with the threads that it happens to have.
+    With `jobs=0`, cells run in this process, with its present number of threads.
     """
     if scheduler is not None:
         with _dask(scheduler) as found:
@@ -199,7 +200,7 @@ def workers(jobs: int, scheduler: str | None) -> Iterator[Workers]:
 
 
 class _Here(Executor):
-    """Runs at once, in this process."""
+    """Runs each cell immediately, in this process."""
 
     def submit(self, fn, /, *args, **kwargs) -> Future:
         done: Future = Future()
@@ -209,21 +210,21 @@ class _Here(Executor):
 
 @contextmanager
 def _processes(jobs: int) -> Iterator[Workers]:
-    """Joblib's processes, also for one job: the threads are set before they start."""
+    """Use joblib's processes, even for one job, to set threads before they start."""
     from joblib.externals.loky import get_reusable_executor
 
     def pool():
-        # After a worker's death this makes a new pool; else it gives the one there is.
+        # This returns the present pool, or a new one if a worker has died.
         return get_reusable_executor(
             max_workers=jobs,
-            # Cells side by side gain more than threads within one, and results are bit
-            # for bit the same whatever the number of workers.
+            # Parallel cells gain more than threads within a cell, and results are bit
+            # for bit the same for any number of workers.
             env=ONE_THREAD,
             timeout=600,
             initializer=_let_memory_grow,
         )
 
-    # Said when a worker is replaced, which loses nothing.
+    # Loky warns when it replaces a worker, but nothing is lost.
     warnings.filterwarnings("ignore", "A worker stopped while some jobs", UserWarning)
     try:
         yield Workers(lambda *work: pool().submit(*work), lambda: jobs)
@@ -234,9 +235,10 @@ def _processes(jobs: int) -> Iterator[Workers]:
 
 
 def _let_memory_grow() -> None:
-    """Loky replaces a worker that has grown by 300 MB, as JAX makes any that compiles.
+    """Let workers grow: loky replaces a worker that has grown by 300 MB.
 
-    Each new one would compile all again, so it may grow further.
+    JAX grows by more when it compiles, and each new worker would compile everything
+    again.
     """
     from joblib.externals.loky import process_executor
 
@@ -245,7 +247,7 @@ def _let_memory_grow() -> None:
 
 @contextmanager
 def _dask(address: str) -> Iterator[Workers]:
-    """A scheduler that the user started; a worker that dies has its cell run elsewhere.
+    """Use a scheduler that the user started; if a worker dies, another runs its cell.
 
     Workers must see the folder of results.
     """
@@ -277,6 +279,6 @@ def _dask(address: str) -> Iterator[Workers]:
 
 
 def _with_one_thread(function: Callable, *arguments: Any) -> Any:
-    """For a process that somebody else started: JAX reads these at its first use."""
+    """Set one thread in a process that the user started, before JAX is first used."""
     os.environ.update(ONE_THREAD)
     return function(*arguments)

@@ -1,10 +1,10 @@
 """Results on disk: a small file for each new cell, and one pack of all others.
 
 While a study runs, each cell leaves a JSON file (and an .npz where a figure needs
-arrays) in a folder of its study: they are there whole or not at all, so a run can be
-killed at any moment. `Store.pack` moves them into two files that are easy to commit:
-`cells.jsonl`, a line for each cell, and `arrays.zip`. A fresh file takes precedence
-over the pack.
+arrays) in a folder of its study. Files are written completely or not at all, so a run
+can be killed at any moment. `Store.pack` moves them into two files that are easy to
+commit: `cells.jsonl`, a line for each cell, and `arrays.zip`. A fresh file takes
+precedence over the pack.
 """
 
 import datetime
@@ -32,7 +32,7 @@ class Store:
     """The folder of all studies at one scale.
 
     Args:
-        folder: where it is.
+        folder: the path of the folder.
         without_stale: whether cells that are marked as stale count as not done.
     """
 
@@ -61,10 +61,10 @@ class Store:
         """Store an outcome, arrays first, so that every stored row has its arrays.
 
         Args:
-            cell: what was computed.
-            outcome: what it found.
+            cell: the cell that was computed.
+            outcome: its results.
             seconds: how long it took.
-            digest: of the code that computed it (`ncai.study.engine.digest`).
+            digest: digest of the code that computed it (`ncai.study.engine.digest`).
         """
         path = self._path(cell, ".json")
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -102,7 +102,7 @@ class Store:
             try:
                 if path.is_file() and path.stat().st_mtime < long_ago:
                     path.unlink()
-            except FileNotFoundError:  # its writer has finished
+            except FileNotFoundError:  # the process that wrote it has finished
                 continue
 
     def record(self, cell: Cell) -> Record | None:
@@ -124,14 +124,14 @@ class Store:
                 arrays = {}
             if arrays or self._path(cell, ".json").exists():
                 return Outcome(fresh["row"], arrays)
-            # It was packed in between.
+            # The cell was packed in the meantime.
         packed = self._packed(cell)
         if packed is None:
             return None
         return Outcome(packed["row"], self._packed_arrays(cell))
 
     def seconds(self, cell: Cell) -> float:
-        """How long a cell that is done took."""
+        """Return how long a finished cell took."""
         record = self.record(cell)
         assert record is not None
         return float(record["seconds"])
@@ -173,10 +173,10 @@ class Store:
             with zipfile.ZipFile(self.folder / ARRAYS) as archive:
                 return _arrays(io.BytesIO(archive.read(name)))
         except (FileNotFoundError, KeyError):
-            return {}  # it has none
+            return {}  # there is no pack
 
     def pack(self) -> int:
-        """Move fresh files into the pack; returns how many cells these were.
+        """Move fresh files into the pack; return the number of these cells.
 
         The new pack is complete before any file is removed, and a file that a worker
         has replaced meanwhile stays for the next time.
@@ -196,7 +196,7 @@ class Store:
             self._write_rows(self.packed() | added)
             for path in fresh:
                 if path.stat().st_mtime_ns == before[path]:
-                    path.unlink()  # first, so that no row is there without its arrays
+                    path.unlink()  # first, so that no row exists without its arrays
                     path.with_suffix(".npz").unlink(missing_ok=True)
             return len(fresh)
 

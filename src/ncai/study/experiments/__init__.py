@@ -1,1 +1,1 @@
-"""The paper's experiments, one a file."""
+"""The paper's experiments, one file each."""
