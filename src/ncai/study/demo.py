@@ -1,6 +1,6 @@
 """The demo: one synthetic set with a known density, fitted by three methods.
 
-The fits and their scores, the picture and the report.
+This module makes the fits, their scores, the picture and the report.
 """
 
 from dataclasses import dataclass, replace
@@ -34,7 +34,7 @@ LEVEL = 0.95
 # The paper's settings for this set, with fewer steps: NCAI is far ahead by then, and
 # the demo takes less than three minutes.
 _COMMON: dict[str, Any] = {"preset": "paper", "standardize": False, "hidden": (50,)}
-# Estimator, method and noise variance; those of z and of the noise are the true ones.
+# Estimator, method and noise variance; the variances of z and noise are the true ones.
 _RECIPES: dict[str, tuple[type[BNNLVRegressor], Method, float]] = {
     "BNN": (BNNRegressor, MFVI(), 0.5),
     "MFVI": (BNNLVRegressor, MFVI(latent_variance=0.01), 0.1),

@@ -1,4 +1,4 @@
-"""The studies by name, and who makes their tables."""
+"""The studies by name, and the functions that make their tables."""
 
 from collections.abc import Callable
 

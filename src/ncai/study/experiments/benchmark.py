@@ -31,7 +31,7 @@ from ncai.study.experiments.problems import (
 ONE_DIMENSIONAL = ("goldberg", "lidar", "williams", "yuan", "heavy_tail", "depeweg")
 LEVELS = (0.025, 0.25, 0.5, 0.75, 0.975)
 GRID_POINTS = 200
-# Of a fit's row: what tables and figures show beside the metrics.
+# Entries of the row of a fit that tables and figures show next to the metrics.
 FROM_THE_FIT = ("validation", "validation_by_restart", "test_by_restart", "steps")
 
 
@@ -40,9 +40,9 @@ class Benchmark:
     """The metrics of fits.
 
     Args:
-        name: of the study.
-        title: above its tables.
-        fits: what it scores.
+        name: name of the study.
+        title: title above its tables.
+        fits: the study whose fits it scores.
         exact_latents: whether z was integrated out, so that its posterior is exact.
     """
 
@@ -53,15 +53,15 @@ class Benchmark:
 
     @property
     def methods(self) -> tuple[str, ...]:
-        """Those compared."""
+        """The methods that are compared."""
         return self.fits.methods
 
     def sets(self, scale: Scale) -> tuple[str, ...]:
-        """Its data sets at this scale."""
+        """The data sets at this scale."""
         return self.fits.sets(scale)
 
     def cells(self, scale: Scale, store: Store) -> list[Cell]:
-        """The fits; then a cell for each reported one that is done."""
+        """The fits, then a cell for each finished fit of a reported split."""
         fits = self.fits.cells(scale, store)
         reported = [cell for cell in fits if cell["phase"] == "report"]
         scores = [self.of_fit(cell) for cell in reported if store.is_done(cell)]
@@ -70,7 +70,7 @@ class Benchmark:
     def report_cells(
         self, scale: Scale, store: Store, dataset: str, method: str
     ) -> list[Cell]:
-        """The splits that count, once a point has been chosen."""
+        """The cells of the reported splits, once a point has been chosen."""
         fits = self.fits.report_cells(scale, store, dataset, method)
         return [self.of_fit(cell) for cell in fits]
 
@@ -117,7 +117,7 @@ class Qualitative:
     fits: Fits = FITS
 
     def cells(self, scale: Scale, store: Store) -> list[Cell]:
-        """The benchmark's selections; then a cell for each set and method shown."""
+        """The selections of the benchmark, then a cell for each set and method."""
         cells = []
         for dataset in ONE_DIMENSIONAL:
             if scale.datasets is not None and dataset not in scale.datasets:

@@ -1,10 +1,11 @@
 """`decomposition`: total, aleatoric and epistemic uncertainty over x on Depeweg.
 
-By MFVI, NCAI and `marginal`, beside HMC as the gold standard (paper, fig:decomp). All
-have HMC's model (s_w = 10, s_z = 1, s_eps = 0.1), so that all approximate the same
-posterior; they come again with the benchmark's empirical Bayes for s_w. The
-estimator's default is there too, with its own network, prior and mixture of restarts.
-HMC's draws come from a file of an earlier run, or are sampled.
+The study compares MFVI, NCAI and `marginal` with HMC as the gold standard (paper,
+fig:decomp). Each is fitted with the model of HMC (s_w = 10, s_z = 1, s_eps = 0.1), so
+that all approximate the same posterior, and again with empirical Bayes for s_w, as in
+the benchmark. The default of the estimator is fitted too, with its own network, prior
+and mixture of restarts. The draws of HMC come from a file of an earlier run, or are
+sampled.
 """
 
 import hashlib
@@ -61,12 +62,13 @@ from ncai.study.experiments.problems import (
 from ncai.study.output.tables import Table
 from ncai.types import Unknowns, WeightDraws
 
-# Names a file with `weights` [chains, draws, weights], of the same data and model.
+# The environment variable that names a file with `weights` [chains, draws, weights],
+# for the same data and model.
 DRAWS_FILE = "NCAI_HMC_DRAWS"
 
 
 class SamplerSize(NamedTuple):
-    """Of the HMC run; `kept` of all draws are used, `start_steps` find its start."""
+    """Sizes of the HMC run; `kept` draws are used, and `start_steps` find its start."""
 
     chains: int
     warmup: int
@@ -84,7 +86,7 @@ SAMPLER_SIZES = {
 
 
 def reference_draws(cell: Cell, known: KnownProblem) -> tuple[WeightDraws, dict]:
-    """Draws of W, and where they come from with how well their chains mixed."""
+    """Return draws of W, their source, and how well their chains mixed."""
     path = os.environ.get(DRAWS_FILE)
     if path:
         posterior, report, source = posterior_from_file(Path(path), known)
@@ -104,7 +106,7 @@ def reference_draws(cell: Cell, known: KnownProblem) -> tuple[WeightDraws, dict]
 def posterior_from_file(
     path: Path, known: KnownProblem
 ) -> tuple[Posterior, SamplerReport, str]:
-    """Draws that an earlier run kept, how well they mixed, and what they are called."""
+    """Return the draws of an earlier run, how well they mixed, and their label."""
     network = known.model.network
     if not path.is_file():
         raise FileNotFoundError(f"{DRAWS_FILE}={path} names no file.")
@@ -126,7 +128,7 @@ def posterior_from_file(
     inputs, nodes = check_points(target)
     by_draw = jax.tree.map(lambda a: jnp.swapaxes(a, 0, 1), samples)
     summary = np.asarray(predictive_summary(target, by_draw, inputs, nodes))
-    # Only the draws are kept in the file, not what the sampler said of each.
+    # The file contains only the draws, not the sampler's information on each.
     nothing = jnp.zeros((draws, chains))
     report = judge_mixing(summary, DrawInfo(nothing, nothing, nothing, nothing))
     posterior = SamplePosterior(
@@ -157,7 +159,7 @@ def _sampled(cell: Cell, known: KnownProblem) -> tuple[Posterior, SamplerReport,
 
 DATASET, DRAW = "depeweg", 0
 REFERENCE, DEFAULT = "hmc", "default"
-OWN_PRIORS = ("own", "own_2", "own_3")  # of the default: the same fit by other seeds
+OWN_PRIORS = ("own", "own_2", "own_3")  # the default, fitted with three seeds
 LOW, HIGH, GRID_POINTS = -5.5, 5.5, 111
 MEASURES = ("entropy", "variance", "crps")
 NEEDED = tuple(f"{measure}_{part}" for measure in MEASURES for part in PARTS)
@@ -179,13 +181,13 @@ PRIOR_LABELS = {
 
 @dataclass(frozen=True)
 class DecompositionStudy:
-    """The study."""
+    """The study `decomposition`."""
 
     name: str = "decomposition"
     title: str = "Aleatoric and epistemic uncertainty on Depeweg (fig:decomp)"
 
     def cells(self, scale: Scale, store: Store) -> list[Cell]:
-        """NCAI's selection in the benchmark; HMC; then each method by each prior."""
+        """NCAI's selection in the benchmark, HMC, then each method with each prior."""
         select = FITS.select_cell(scale, DATASET, "ncai")
         cells = [
             select,
@@ -229,7 +231,7 @@ class DecompositionStudy:
         return cells
 
     def run(self, cell: Cell) -> Outcome:
-        """Uncertainties over a grid of x, by each measure."""
+        """Compute the parts of the uncertainty over a grid of x, by each measure."""
         known = known_problem(DATASET, DRAW)
         grid = np.linspace(LOW, HIGH, GRID_POINTS)[:, None]
         if cell["method"] == DEFAULT:
@@ -305,19 +307,19 @@ DECOMPOSITION = DecompositionStudy()
 
 
 class Found(NamedTuple):
-    """What is done so far: HMC's outcome, and the others' by method and prior."""
+    """The outcomes so far: of HMC, and of the others by method and prior."""
 
     reference: Outcome | None
     others: dict[tuple[str, str], Outcome]
 
 
 def load_outcomes(scale: Scale, store: Store) -> Found:
-    """From the store."""
+    """Load the outcomes from the store."""
     reference, others = None, {}
     for cell in DECOMPOSITION.cells(scale, store):
         outcome = store.load(cell) if cell.study == DECOMPOSITION.name else None
         if outcome is None or not set(NEEDED) <= set(outcome.arrays):
-            continue  # not there, or of a version that had other measures
+            continue  # missing, or computed by a version with other measures
         if cell["method"] == REFERENCE:
             reference = outcome
         else:
@@ -357,7 +359,7 @@ def _comparable(measure: str, values: np.ndarray) -> np.ndarray:
 
 
 def tables(scale: Scale, store: Store) -> list[Table]:
-    """One for entropy, the paper's measure, one for variance and one for CRPS."""
+    """Return a table each for entropy (the paper's measure), variance and CRPS."""
     found = distances(scale, store)
     reference = load_outcomes(scale, store).reference
     if reference is None or found.empty:

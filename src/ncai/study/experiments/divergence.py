@@ -26,12 +26,12 @@ DIVERGENCES = {
     "mmd": "MMD",
     "hz": "Henze-Zirkler of the means",
 }
-# Points and gradient steps of each scale; the paper does not state its own.
+# Points and gradient steps of each scale; the paper does not state its numbers.
 SIZES = {"smoke": (60, 40), "small": (200, 1_000), "paper": (500, 3_000)}
 LEARNING_RATE = 0.01
 TRIANGLE = np.array([[-1.6, -1.0], [1.6, -1.0], [0.0, 1.8]])
 SMALLEST_START, LARGEST_START = 0.5, 0.9  # standard deviations of q(z_n)
-# Nodes that integrate over the plane: 0.25 apart, finer than any width that comes up.
+# Nodes that integrate over the plane: 0.25 apart, less than any width that occurs.
 REACH, NODES_PER_AXIS = 5.0, 41
 # The kernel of MMD is as wide as the prior.
 KERNEL_VARIANCE = 1.0
@@ -40,13 +40,13 @@ LEVEL = 0.05
 
 @dataclass(frozen=True)
 class Divergence:
-    """The study."""
+    """The study `divergence`."""
 
     name: str = "divergence"
     title: str = "Means in a triangle under five divergences (fig:div-pathology)"
 
     def cells(self, scale: Scale, store: Store) -> list[Cell]:
-        """One for each divergence; all begin at the same points."""
+        """A cell for each divergence; all start at the same points."""
         del store
         num_rows, steps = SIZES[scale.name]
         return [
@@ -55,7 +55,7 @@ class Divergence:
         ]
 
     def run(self, cell: Cell) -> Outcome:
-        """Descend, and test the means before and after."""
+        """Minimise the divergence, and test the means before and after."""
         means, stds = start(cell["num_rows"])
         value, steps = VALUES[cell["part"]], cell["steps"]
         new_means, new_stds, before, after = descend(value, means, stds, steps)
@@ -88,7 +88,7 @@ def start(num_rows: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 def descend(value, means, stds, steps: int):
-    """Adam on the means and the log widths; with the value before and after."""
+    """Run Adam on the means and log widths; also return the value before and after."""
     optimiser = optax.adam(LEARNING_RATE)
     params = (jnp.asarray(means, jnp.float32), jnp.log(jnp.asarray(stds, jnp.float32)))
 
@@ -116,14 +116,14 @@ def descend(value, means, stds, steps: int):
 
 
 def _plane() -> tuple[np.ndarray, np.ndarray]:
-    """Nodes over the plane and the log of p(z) there; equal weights."""
+    """Return equally weighted nodes over the plane, and log p(z) at the nodes."""
     axis = np.linspace(-REACH, REACH, NODES_PER_AXIS)
     nodes = np.stack(np.meshgrid(axis, axis), axis=-1).reshape(-1, 2)
     return nodes, -0.5 * np.sum(nodes**2, axis=1) - np.log(2 * np.pi)
 
 
 def _log_densities(means, stds):
-    """Of p and q at the nodes, and the area of a node."""
+    """Return log p and log q at the nodes, and the area of a node."""
     nodes, log_p = _plane()
     gaps = (jnp.asarray(nodes, jnp.float32)[:, None] - means) / stds
     log_parts = -0.5 * jnp.sum(gaps**2, axis=-1) - jnp.sum(jnp.log(stds), axis=-1)
@@ -150,7 +150,7 @@ def reverse_kl(means, stds):
 
 @jax.jit
 def jensen_shannon(means, stds):
-    """The mean of both divergences from the half-way density."""
+    """The mean KL divergence of p and q from their average density."""
     log_p, log_q, area = _log_densities(means, stds)
     log_half = jnp.logaddexp(log_p, log_q) - np.log(2)
     return 0.5 * (
@@ -176,7 +176,7 @@ def mmd(means, stds):
 
 
 def hz_of_means(means, stds):
-    """The statistic that NCAI penalises: widths do not enter."""
+    """The statistic that NCAI penalises, which does not depend on the widths."""
     del stds
     return henze_zirkler_statistic(means, jnp.ones(len(means)))
 
@@ -191,7 +191,7 @@ VALUES = {
 
 
 def tables(scale: Scale, store: Store) -> list[Table]:
-    """Whether the means became Gaussian."""
+    """Return a table that shows whether the means became Gaussian."""
     rows = []
     for cell, row in done_cells(DIVERGENCE, scale, store):
         gaussian = "yes" if row["p_value_after"] > LEVEL else "no"

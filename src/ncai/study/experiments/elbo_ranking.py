@@ -1,4 +1,4 @@
-"""`elbo-ranking`: the ELBO prefers what lies far from the truth (paper, Section 5)."""
+"""`elbo-ranking`: the ELBO prefers points far from the truth (paper, Section 5)."""
 
 from dataclasses import dataclass, replace
 
@@ -23,7 +23,7 @@ from ncai.study.experiments.problems import (
 from ncai.study.output.tables import Entry, Table, pick, published
 from ncai.types import Unknowns
 
-# Our names, and those of the published numbers.
+# Our names of the starts, and the names in the table of published numbers.
 STARTS = {
     "fixed": "fixed_at_gt",
     "truth": "gt",
@@ -35,7 +35,7 @@ STARTS = {
 
 @dataclass(frozen=True)
 class ElboRanking:
-    """The study."""
+    """The study `elbo-ranking`."""
 
     name: str = "elbo-ranking"
     title: str = "ELBO by initialisation (tab:elbo-rankings, fig:bimodal-global-optima)"
@@ -43,8 +43,9 @@ class ElboRanking:
     def cells(self, scale: Scale, store: Store) -> list[Cell]:
         """A cell for each set, draw and start.
 
-        With twice the paper's steps, because from the truth and from the mode the ELBO
-        goes on rising for long, and the order of the starts changes with it.
+        Training takes twice the paper's steps, because the ELBO rises for a long time
+        if training starts at the truth or at the mode, and this changes the order of
+        the starts.
         """
         del store
         longer = replace(scale, max_steps=2 * scale.max_steps)
@@ -54,7 +55,7 @@ class ElboRanking:
         )
 
     def run(self, cell: Cell) -> Outcome:
-        """The best final ELBO of the restarts."""
+        """Return the best final ELBO of the restarts."""
         known = known_problem(cell["dataset"], cell["draw"])
         key = jax.random.key(cell.seed)
         training = Training(
@@ -88,7 +89,7 @@ class ElboRanking:
     def _method(
         self, cell: Cell, known: KnownProblem, training: Training
     ) -> tuple[Method, Unknowns | None]:
-        """Mean-field inference, and the values that it starts at if any."""
+        """Return mean-field inference, and the values that it starts at, if any."""
         start, method = cell["start"], paper_method("mfvi")
         if start == "random":
             return method, None
@@ -101,7 +102,7 @@ class ElboRanking:
     def _best_mode(
         self, cell: Cell, known: KnownProblem, training: Training
     ) -> Unknowns:
-        """The best joint mode from the truth, and from W_true with Z from its prior."""
+        """Return the best joint mode from the truth, and from W_true with random Z."""
         num = training.num_restarts
         width = float(np.sqrt(known.model.latent_variance.value))
         shape = known.truth.latents.shape
@@ -120,7 +121,7 @@ class ElboRanking:
 
 
 def final_level(elbo) -> np.ndarray:
-    """Mean of the last records, for each restart; stages without an ELBO left NaN."""
+    """Return the mean of the last records that have an ELBO, for each restart."""
     last = np.asarray(elbo[-min(4, len(elbo)) :])
     there = ~np.isnan(last)
     count = np.maximum(there.sum(axis=0), 1).astype(last.dtype)
@@ -136,7 +137,7 @@ def _kl_of_weights(outcome: Outcome) -> float:
 
 
 def tables(scale: Scale, store: Store) -> list[Table]:
-    """Ranks by draw, as the paper has them, and the ELBOs themselves."""
+    """Return tables of the ranks by draw, as in the paper, and of the ELBOs."""
     theirs = published()
     out = []
     for dataset in GROUND_TRUTH_SETS:

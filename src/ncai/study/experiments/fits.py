@@ -3,8 +3,8 @@
 Training takes hours, and the metrics of its posteriors take seconds. So each fit is a
 cell of its own and keeps its posterior: a new metric, or another way to predict, needs
 no training. Hyper-parameters are chosen on the first split of a set, by validation
-log-likelihood; the other splits are reported, each with the restart that is best on
-its validation rows. Every method has the same number of steps and never stops early.
+log-likelihood; the other splits are reported, each with the restart that is best on its
+validation rows. Every method has the same number of steps and never stops early.
 """
 
 from dataclasses import dataclass
@@ -40,10 +40,10 @@ from ncai.study.experiments.problems import (
 )
 from ncai.types import Data, TrainingRows, Unknowns
 
-# Draws of W, and nodes of z by its dimensions, of the scores that choose.
+# The scores that choose use this many draws of W, and nodes of z by dimension K.
 SCORE_DRAWS, SCORE_NODES = 64, (1, 128, 24)
-# Named here, not looked up in the registry: the digest of a result then covers the
-# code of these methods and of no others.
+# These methods are listed here and not looked up in the registry, so that the digest of
+# a result covers their code and the code of no others.
 PAPER_METHODS: dict[str, type[Method]] = {
     "bnn": MFVI,
     "mfvi": MFVI,
@@ -54,7 +54,7 @@ PAPER_METHODS: dict[str, type[Method]] = {
 
 
 def paper_method(name: str, points: tuple[Point, ...] = ()) -> Method:
-    """A method of the paper; restarts of NCAI take the points' tolerances in turn."""
+    """Return a method of the paper; restarts of NCAI use the tolerances in turn."""
     shared: dict[str, Any] = {"plateau": False}
     if name == "ncai" and points:
         shared |= {
@@ -65,13 +65,13 @@ def paper_method(name: str, points: tuple[Point, ...] = ()) -> Method:
 
 
 def tighter_method(name: str) -> Method:
-    """A method with a tighter bound, from the start of NCAI, at temperature 1."""
+    """Return a method with a tighter bound, NCAI's start and temperature 1."""
     classes = {"marginal": Marginal, "iwae": IWAE}
     return classes[name](plateau=False, start="ncai").resolved("paper")
 
 
 def make_model(dataset: str, method: str, num_inputs: int, latent_dim: int) -> Model:
-    """Empirical Bayes for s_w, and for s_z unless the paper fixes it."""
+    """Create a model with empirical Bayes for s_w, and for s_z unless it is fixed."""
     latent_dim = 0 if method == "bnn" else latent_dim
     latent = FIXED_LATENT_VARIANCE.get(dataset)
     return Model(
@@ -80,12 +80,12 @@ def make_model(dataset: str, method: str, num_inputs: int, latent_dim: int) -> M
         Variance(jnp.asarray(1.0), "empirical")
         if latent is None
         else Variance(jnp.asarray(latent)),
-        Variance(jnp.asarray([0.1])),  # `fixed_noise` has the grid's values
+        Variance(jnp.asarray([0.1])),  # `fixed_noise` has the values of the grid
     )
 
 
 def rows_of(part: Part) -> TrainingRows:
-    """Rows that count once each."""
+    """Return rows of weight 1."""
     return TrainingRows(part.inputs, part.targets, np.ones(len(part.inputs)))
 
 
@@ -95,8 +95,8 @@ def rows_of(part: Part) -> TrainingRows:
 def log_likelihoods(posterior: GaussianPosterior, part: Part) -> np.ndarray:
     """Average log p(y|x, D) of rows for each restart alone, [R], by quadrature over z.
 
-    Written with the model's own quadrature: how the package predicts may change without
-    a change of the fits that are chosen.
+    This uses the quadrature of the model, so that a change in how the package predicts
+    does not change which fits are chosen.
     """
     data = to_data(rows_of(part))
     key = jax.random.key(0)
@@ -131,7 +131,7 @@ def _log_probs(model: Model, data: Data, weights, noise_std, latent_variance):
 def posterior_arrays(
     posterior: GaussianPosterior, num_rows: int
 ) -> dict[str, np.ndarray]:
-    """One restart: all that `stored_posterior` needs."""
+    """Return the arrays of one restart that `stored_posterior` needs."""
     found = {
         "weight_mean": posterior.mean.weights[0],
         "weight_std": posterior.scale.weights[0],
@@ -145,7 +145,7 @@ def posterior_arrays(
 
 
 def stored_posterior(model: Model, arrays: dict[str, np.ndarray]) -> GaussianPosterior:
-    """The posterior of one restart that `posterior_arrays` took apart."""
+    """Return the posterior of one restart from the arrays of `posterior_arrays`."""
     none = np.zeros((1, 0), np.float32)
     mean, std = (
         Unknowns(
@@ -172,11 +172,11 @@ class Fits:
     """Fits of the paper's methods.
 
     Args:
-        name: of the study.
-        title: of the study.
-        datasets: its sets; a scale that names sets takes precedence.
-        methods: those that are fitted.
-        latent_dim: dimensions of z.
+        name: name of the study.
+        title: title of the study.
+        datasets: its data sets, unless the scale names some.
+        methods: the methods that are fitted.
+        latent_dim: number of dimensions of z.
     """
 
     name: str = "fits"
@@ -186,7 +186,7 @@ class Fits:
     latent_dim: int = 1
 
     def cells(self, scale: Scale, store: Store) -> list[Cell]:
-        """Selection on split 0; then, with what it chose, the other splits."""
+        """The cells that select on split 0, then the other splits with their choice."""
         cells = []
         for dataset in self.sets(scale):
             for method in self.methods:
@@ -195,17 +195,17 @@ class Fits:
         return cells
 
     def sets(self, scale: Scale) -> tuple[str, ...]:
-        """Its data sets at this scale."""
+        """The data sets at this scale."""
         return scale.datasets or self.datasets
 
     def select_cell(self, scale: Scale, dataset: str, method: str) -> Cell:
-        """The one that chooses a point of the grid."""
+        """The cell that chooses a point of the grid."""
         return self._cell(scale, dataset, method, 0, phase="select")
 
     def report_cells(
         self, scale: Scale, store: Store, dataset: str, method: str
     ) -> list[Cell]:
-        """The splits that count, once a point has been chosen."""
+        """The cells of the reported splits, once a point has been chosen."""
         found = store.load_row(self.select_cell(scale, dataset, method))
         if found is None:
             return []
@@ -216,7 +216,7 @@ class Fits:
         ]
 
     def selected_method(self, scale: Scale, store: Store, dataset: str) -> str | None:
-        """NCAI0 or NCAI, by validation on the first split; None while one is missing.
+        """NCAI0 or NCAI, by validation on the first split; None if a result is missing.
 
         This is what the paper's main tables call NCAI.
         """
@@ -246,7 +246,7 @@ class Fits:
         return paper_method(cell["method"], points)
 
     def run(self, cell: Cell) -> Outcome:
-        """Fit all restarts (for selection, of all points); choose by validation."""
+        """Fit all restarts (for selection: of all points); choose by validation."""
         problem = load_problem(cell["dataset"], cell["split"])
         points = points_of(cell)
         training = Training(
@@ -266,7 +266,7 @@ class Fits:
         )
         best = int(np.argmax(valid))
         of_point = np.arange(len(valid)) % len(points) == best % len(points)
-        by_point = valid.reshape(-1, len(points))  # restart r has point r modulo these
+        by_point = valid.reshape(-1, len(points))  # restart r has point r % len(points)
         row = {
             "chosen": list(points[best % len(points)].settings()),
             "validation": float(valid[best]),
@@ -315,7 +315,7 @@ class BoundFits(Fits):
     methods: tuple[str, ...] = ("iwae", "marginal")
 
     def method(self, cell: Cell, points: tuple[Point, ...]) -> Method:
-        """The method with its settings, which no point changes."""
+        """The method with its settings, which do not depend on the point."""
         del points
         return tighter_method(cell["method"])
 
@@ -324,7 +324,7 @@ FITS = Fits()
 TWO_LATENTS = Fits(
     "fits-two-latents",
     "Fits with two latent dimensions on two real sets",
-    datasets=("yacht", "lidar"),  # six inputs, and one
+    datasets=("yacht", "lidar"),  # with six inputs and with one
     methods=("mfvi", "ncai0", "ncai"),
     latent_dim=2,
 )

@@ -1,9 +1,9 @@
 """`information`: why I(x; z) is not estimated by a KL divergence (paper, Appendix D.1).
 
 The paper's estimator is the mean over rows of E_q(z_n) log q(z_n) / q(z), where q(z) is
-the aggregated posterior. With one y for each x it knows rows, not x: it measures how
-well z tells rows apart. Here the truth is known. The latent means have correlation r
-with x, q(z_n) is a Gaussian of width s around them, and I(x; z) has a closed form.
+the aggregated posterior. It does not use x: if each x has one y, it measures how well z
+identifies a row. Here the truth is known. The latent means have correlation r with x,
+q(z_n) is a Gaussian of width s around them, and I(x; z) has a closed form.
 """
 
 from dataclasses import dataclass
@@ -20,14 +20,14 @@ from ncai.study.output.tables import Entry, Table, done_cells
 
 CORRELATIONS = (0.0, 0.5, 0.9)
 WIDTHS = (0.05, 0.2, 0.8)
-SAMPLES = 8  # of each q(z_n); the estimator nests a mean over rows in each
+SAMPLES = 8  # of each q(z_n); each needs a mean over all rows
 ROWS = {"smoke": 60, "small": 200, "paper": 500}
 ESTIMATES = ("truth", "kl", "ksg_of_samples", "ksg_of_means", "squared_correlation")
 
 
 @dataclass(frozen=True)
 class Information:
-    """The study."""
+    """The study `information`."""
 
     name: str = "information"
     title: str = "Estimators of I(x; z), beside the truth (appendix on I(x; z))"
@@ -43,7 +43,7 @@ class Information:
         ]
 
     def run(self, cell: Cell) -> Outcome:
-        """All estimates for one draw of the rows."""
+        """Compute all estimates for one draw of the rows."""
         rng = np.random.default_rng(cell["draw"])
         r, width, count = cell["r"], cell["width"], cell["num_rows"]
         x = rng.standard_normal(count)
@@ -75,9 +75,9 @@ def kl_estimate(
     """The paper's estimator, and its Monte Carlo standard error.
 
     Args:
-        means: of q(z_n), [N].
-        width: of every q(z_n).
-        samples: of every q(z_n), [S, N].
+        means: means of q(z_n), [N].
+        width: standard deviation of every q(z_n).
+        samples: samples of every q(z_n), [S, N].
     """
     own = norm.logpdf(samples, means, width)
     others = norm.logpdf(samples[..., None], means, width)
@@ -88,7 +88,7 @@ def kl_estimate(
 
 
 def tables(scale: Scale, store: Store) -> list[Table]:
-    """Each estimate by correlation and width, mean ± std over draws."""
+    """Return a table of the estimates by correlation and width, over draws."""
     found = [(dict(cell.settings), row) for cell, row in _done(scale, store)]
     rows = []
     for r in CORRELATIONS:

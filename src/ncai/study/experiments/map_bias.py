@@ -35,7 +35,7 @@ GRID_POINTS, LATENT_LINES = 200, 41
 
 @dataclass(frozen=True)
 class MapBias:
-    """The study."""
+    """The study `map-bias`."""
 
     name: str = "map-bias"
     title: str = "Log posterior at the truth and at the joint mode (tab:map)"
@@ -73,7 +73,7 @@ SIZED = "bimodal"
 
 @dataclass(frozen=True)
 class MapBiasBySize:
-    """The same on Bimodal for smaller networks, which may be those of the paper.
+    """The study `map-bias` on Bimodal for smaller networks, perhaps the paper's.
 
     The paper prints a network of two layers of 50 nodes, but the log prior of so many
     weights is far below the log posterior that it prints.
@@ -119,7 +119,7 @@ class MapBiasBySize:
 
 
 def with_network(known: KnownProblem, truth: Truth) -> KnownProblem:
-    """The problem with another true network, at the same x, z and noise."""
+    """Return the problem with another true network, at the same x, z and noise."""
     train = known.drawn.train
     assert train.latents is not None
     assert known.drawn.truth is not None
@@ -140,10 +140,10 @@ class BestMode(NamedTuple):
     """The most likely of several joint modes.
 
     Args:
-        point: the mode.
-        best: its number.
-        values: log joint density at every mode; minus infinity at those that were lost.
-        log_joint: this density as a function.
+        point: W and Z at the mode.
+        best: the number of the mode.
+        values: log joint density at every mode; minus infinity for lost restarts.
+        log_joint: the log joint density as a function.
     """
 
     point: Unknowns
@@ -155,7 +155,7 @@ class BestMode(NamedTuple):
 def best_mode(
     known: KnownProblem, posterior: GaussianPosterior, alive: np.ndarray
 ) -> BestMode:
-    """Compare the modes that MAP found by the log density of W, Z and the rows."""
+    """Return the mode with the largest log density of W, Z and the rows."""
     priors = initial_priors(jax.random.key(0), known.model)
     value = jax.jit(lambda u: log_joint(known.model, known.data, u, priors))
     modes = [
@@ -168,7 +168,7 @@ def best_mode(
 
 
 def _picture(drawn, model, truth: Unknowns, mode: Unknowns) -> dict[str, np.ndarray]:
-    """Values of f over x and z within three prior widths, and both sets of z."""
+    """Return f over x and z within three prior widths, and z of truth and mode."""
     inputs = drawn.train.inputs
     grid = np.linspace(inputs.min(), inputs.max(), GRID_POINTS)[:, None]
     width = float(np.sqrt(model.latent_variance.value))
@@ -196,7 +196,7 @@ def _picture(drawn, model, truth: Unknowns, mode: Unknowns) -> dict[str, np.ndar
 
 
 def tables(scale: Scale, store: Store) -> list[Table]:
-    """The paper's table: levels differ by constants, so compare the differences."""
+    """Return the paper's table; its levels include constants, differences do not."""
     theirs = published()
     theirs = pick(theirs, label="tab:map")
     rows = []
@@ -237,7 +237,7 @@ def tables(scale: Scale, store: Store) -> list[Table]:
 
 
 def tables_by_size(scale: Scale, store: Store) -> list[Table]:
-    """A line for each size of the network, the printed one last."""
+    """Return a table with a line for each size of network, the printed size last."""
     theirs = pick(published(), label="tab:map", dataset=SIZED)
     levels = {
         at: float(pick(theirs, method=at)["value"].iloc[0]) for at in ("true", "map")

@@ -1,9 +1,8 @@
-"""What the experiments run on, and the metrics of the paper's summary tables for a fit.
+"""The data of the experiments, and the metrics of the paper's summary tables.
 
-The paper's settings, its splits and the known truths: networks, grids and units are
-those of its tables of architectures and of its paragraph on remaining
-hyper-parameters, with our reading of the swapped grids of eps_x and eps_y
-(docs/paper/paper_to_code.md).
+Networks, grids and units are those of the paper (its tables of architectures and its
+paragraph on remaining hyper-parameters), with our reading of the swapped grids of eps_x
+and eps_y (docs/paper/paper_to_code.md).
 """
 
 import functools
@@ -63,8 +62,8 @@ HIDDEN = {
 }
 # s_z where the paper fixes it; elsewhere empirical Bayes.
 FIXED_LATENT_VARIANCE = {"heavy_tail": 0.01, "depeweg": 1.0}
-# Which of both the paper's main tables show as NCAI: those numbers stand in its
-# summary tables under this method.
+# Which of NCAI0 and NCAI the main tables of the paper show as NCAI: the method whose
+# numbers in the summary tables are the same.
 PUBLISHED_SELECTION = {
     "heavy_tail": "ncai",
     "depeweg": "ncai0",
@@ -79,13 +78,13 @@ PUBLISHED_SELECTION = {
     "wine_red": "ncai",
 }
 GROUND_TRUTH_SETS = ("heavy_tail", "depeweg", "bimodal")
-WEIGHT_VARIANCE = 10.0  # the paper's, wherever W_true takes part
+WEIGHT_VARIANCE = 10.0  # as in the paper, in all experiments with W_true
 TARGET_POINTS = 2001
 
 
 @dataclass(frozen=True)
 class Point:
-    """A point of the grid of hyper-parameters; what a method lacks is None."""
+    """A point of the grid of hyper-parameters; None for those a method lacks."""
 
     noise: float
     hz_tolerance: float | None = None
@@ -93,7 +92,7 @@ class Point:
     target_tolerance: float | None = None
 
     def settings(self) -> tuple[float | None, ...]:
-        """As plain values."""
+        """Return the hyper-parameters as plain values."""
         return (
             self.noise,
             self.hz_tolerance,
@@ -130,7 +129,7 @@ class Problem:
 
 
 def load_problem(dataset: str, split_number: int) -> Problem:
-    """The split of this number; its own draw where the set is synthetic."""
+    """Return a split of a real set, or a draw of a synthetic one, by its number."""
     oracle = None
     if dataset in SYNTHETIC:
         drawn = make_dataset(dataset, seed=split_number)
@@ -158,8 +157,8 @@ def load_problem(dataset: str, split_number: int) -> Problem:
 def expected_oracle(dataset: str) -> float:
     """Best possible test log-likelihood of a synthetic set, over many test points.
 
-    In the units that the benchmark scores in. What published numbers, which come from
-    other draws of the data, are held against.
+    It is in the units of the benchmark. Published numbers are compared with it, because
+    they come from other draws of the data.
     """
     drawn = make_dataset(dataset, seed=0, num_test=NUM_ORACLE_POINTS)
     value = float(np.mean(drawn.oracle.log_prob(drawn.test.inputs, drawn.test.targets)))
@@ -168,7 +167,7 @@ def expected_oracle(dataset: str) -> float:
 
 
 class KnownProblem(NamedTuple):
-    """Data, the model that made them, and the values that it had."""
+    """Data, the model that generated them, and its true parameters."""
 
     drawn: SyntheticData
     data: Data
@@ -177,7 +176,7 @@ class KnownProblem(NamedTuple):
 
 
 def known_problem(dataset: str, draw: int) -> KnownProblem:
-    """A fresh draw, with s_z and the noise at their true values."""
+    """Return a fresh draw, with s_z and the noise at their true values."""
     drawn = make_dataset(dataset, seed=draw)
     known = drawn.truth
     assert isinstance(known, Truth)
@@ -202,7 +201,7 @@ def known_problem(dataset: str, draw: int) -> KnownProblem:
 
 
 def cells_of(study: str, scale: Scale, *more: dict) -> list[Cell]:
-    """A cell for each set and draw, and for each of these further settings."""
+    """Return a cell for each set, each draw and each of the further settings."""
     return [
         Cell.of(
             study,
@@ -219,7 +218,7 @@ def cells_of(study: str, scale: Scale, *more: dict) -> list[Cell]:
 
 
 def _log_density(oracle: Oracle, inputs: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Values of y that reach past all likely ones, and log p(y|x), [rows, values]."""
+    """Return y over more than their likely range, and log p(y|x), [rows, values]."""
     samples = oracle.sample(np.repeat(inputs, 20, axis=0), seed=0)
     margin = 0.5 * float(np.ptp(samples))
     targets = np.linspace(samples.min() - margin, samples.max() + margin, TARGET_POINTS)
@@ -229,17 +228,17 @@ def _log_density(oracle: Oracle, inputs: np.ndarray) -> tuple[np.ndarray, np.nda
 def oracle_quantiles(
     oracle: Oracle, inputs: np.ndarray, levels: Sequence[float]
 ) -> np.ndarray:
-    """Of y at each input, [levels, rows]."""
+    """Return quantiles of y at each input, [levels, rows]."""
     targets, log_density = _log_density(oracle, inputs)
     reached = np.cumsum(np.exp(log_density), axis=1)
     reached /= reached[:, -1:]
-    # The sum up to a grid value holds all of its bin, which ends half a step on.
+    # The sum up to a grid value contains its whole bin, which ends half a step further.
     ends = targets + 0.5 * (targets[1] - targets[0])
     return np.stack([np.interp(levels, row, ends) for row in reached], axis=1)
 
 
 def oracle_entropy(oracle: Oracle, inputs: np.ndarray) -> np.ndarray:
-    """Of y at each input: all of it is aleatoric."""
+    """Return the entropy of y at each input, all of which is aleatoric."""
     targets, log_density = _log_density(oracle, inputs)
     step = targets[1] - targets[0]
     return -step * np.sum(np.exp(log_density) * log_density, axis=1)
@@ -268,10 +267,10 @@ def score(
     seed: int,
     exact_latents: bool = False,
 ) -> tuple[dict, dict[str, np.ndarray]]:
-    """Every metric of the summary tables.
+    """Compute every metric of the summary tables.
 
-    With `exact_latents` those of z are of p(z | x, y, W), averaged over W, for methods
-    that have no q(z), or one that only proposes.
+    With `exact_latents`, the metrics of z use p(z | x, y, W), averaged over W. This is
+    for methods without q(z), or whose q(z) is only a proposal.
     """
     row: dict = {
         "noise_var": float(np.asarray(posterior.priors.noise_variance).ravel()[0]),
@@ -308,10 +307,10 @@ def score(
 
 
 def latent_scores(posterior, problem: Problem, mean, std, seed) -> dict:
-    """What the paper measures of z.
+    """Compute the paper's metrics of z.
 
-    Mutual information is the estimate as it is, which may be negative, and KS compares
-    the means of q(z_n) with samples of the prior, both as in the paper's text.
+    As in the paper's text, negative estimates of mutual information stay negative, and
+    KS compares the means of q(z_n) with samples of the prior.
     """
     train = problem.train
     prior_std = posterior.latent_prior_std()

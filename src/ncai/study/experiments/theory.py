@@ -1,9 +1,9 @@
-"""`theory`: how soon scaled parameters beat the truth (paper, Theorems 1 and 2).
+"""`theory`: how often scaled parameters beat the truth (paper, Theorems 1 and 2).
 
 Both theorems rest on parameters that explain the data exactly as well as the truth and
-have a higher prior. The log posterior then differs by the priors alone, which are sums
-over rows: this study draws x and z, counts how often the difference is positive, and
-puts the bound of the proofs (Cantelli's inequality) beside it.
+have a higher prior. The log posterior then differs only by the log priors, which are
+sums over rows. This study draws x and z, counts how often the difference is positive,
+and compares this with the bound of the proofs (Cantelli's inequality).
 """
 
 from dataclasses import dataclass
@@ -23,13 +23,13 @@ HIDDEN, INPUT_DIM = 10, 2
 
 @dataclass(frozen=True)
 class Theory:
-    """The study."""
+    """The study `theory`."""
 
     name: str = "theory"
     title: str = "Scaled parameters against the truth (thm:post, thm:post_1layer)"
 
     def cells(self, scale: Scale, store: Store) -> list[Cell]:
-        """One for each theorem."""
+        """A cell for each theorem."""
         del store
         repeats = REPEATS[scale.name]
         return [
@@ -38,7 +38,7 @@ class Theory:
         ]
 
     def run(self, cell: Cell) -> Outcome:
-        """How often the scaled parameters win, and the bound, by scale and rows."""
+        """Compute how often the scaled parameters win, and the bound."""
         rng = np.random.default_rng(cell.seed)
         one_node = cell["part"] == "one-node"
         lowest = smallest_scale() if one_node else 0.0
@@ -76,20 +76,20 @@ class Theory:
 
 
 def cantelli(mean: float, variance: float) -> float:
-    """Least probability that a sum with this mean and variance is positive."""
+    """Return a lower bound on P(sum > 0) for a sum with this mean and variance."""
     if mean <= 0:
         return 0.0
     return float(mean**2 / (variance + mean**2))
 
 
 def smallest_scale() -> float:
-    """Where the range of C of Theorem 1 begins; it ends at 1."""
+    """Return the lower end of the range of C in Theorem 1; the upper end is 1."""
     square = INPUT_STD**2 + INPUT_MEAN**2
     return (square - LATENT_STD**2) / (square + LATENT_STD**2)
 
 
 def largest_shrinkage() -> float:
-    """Below this t = t_1 = ... = t_D of Theorem 2 the expected gain is positive."""
+    """Return the largest t = t_1 = ... = t_D (Theorem 2) with a positive mean gain."""
     square = INPUT_STD**2 + INPUT_MEAN**2
     return float(np.sqrt(LATENT_STD**2 / (square + LATENT_STD**2)))
 
@@ -109,7 +109,7 @@ def one_node_moments(scale: float) -> tuple[float, float]:
 
 
 def _one_node_factors(scale: float) -> tuple[float, float, float]:
-    """Of x^2, z^2 and xz in z^2 - ((C - 1) x + C z)^2."""
+    """Return the factors of x^2, z^2 and xz in z^2 - ((C - 1) x + C z)^2."""
     return -((1 - scale) ** 2), 1 - scale**2, 2 * scale * (1 - scale)
 
 
@@ -121,7 +121,7 @@ def one_node_draws(rng, scale: float, repeats: int) -> np.ndarray:
 
 
 def one_layer_moments(shrinkage: float) -> tuple[float, float]:
-    """The same for z_hat = t (z - x) in every dimension."""
+    """Mean and variance of one row's gain for z_hat = t (z - x) in every dimension."""
     square = INPUT_STD**2 + INPUT_MEAN**2
     mean = LATENT_STD**2 - shrinkage**2 * (LATENT_STD**2 + square)
     # z^2 - t^2 (z - x)^2 = (1 - t^2) z^2 - t^2 x^2 + 2 t^2 x z
@@ -143,14 +143,14 @@ def one_layer_draws(rng, shrinkage: float, repeats: int) -> np.ndarray:
 
 
 def draw_network(rng) -> tuple[np.ndarray, np.ndarray]:
-    """W^x and W^z of a one-layer network, from the prior."""
+    """Draw W^x and W^z of a one-layer network from the prior."""
     width = np.sqrt(WEIGHT_VARIANCE)
     shape = (HIDDEN, INPUT_DIM)
     return width * rng.normal(size=shape), width * rng.normal(size=shape)
 
 
 def prior_difference(scale: float, network) -> float:
-    """Log prior of the scaled weights less that of the true ones: fixed in N."""
+    """Log prior of the scaled weights minus that of the true ones; same for all N."""
     if network is None:
         before, after = WEIGHT**2, (WEIGHT / scale) ** 2
     else:
@@ -161,7 +161,7 @@ def prior_difference(scale: float, network) -> float:
 
 
 def tables(scale: Scale, store: Store) -> list[Table]:
-    """Share of draws in which the scaled parameters win, with the bound."""
+    """Return tables of the share of draws in which the scaled parameters win."""
     out = []
     for cell in THEORY.cells(scale, store):
         found = store.load(cell)

@@ -1,12 +1,12 @@
-"""`tightness`: is the ELBO's bias towards the mode a matter of its looseness?
+"""`tightness`: does the ELBO prefer the joint mode because it is a loose bound?
 
-The paper conjectures that the best ELBO lies near the joint mode where the ELBO is a
-loose bound (Bimodal), and that only local optima do where it is tight. Here W is held,
-at the truth and at the joint mode. The best factorised Gaussian q(Z) then is the best
-for each row alone, and the gap between its bound and log E_p(Z) p(Y|X, W, Z) is the
-looseness that the conjecture speaks of. Where the gap is larger at the truth than at
-the mode by more than the log marginal likelihood is in favour of the truth, the ELBO
-prefers the mode, whatever the search for its optimum finds.
+The paper conjectures that the global optimum of the ELBO lies near the joint mode if
+the ELBO is a loose bound (Bimodal), and that only local optima do if it is tight. Here
+W is held fixed, at the truth and at the joint mode. The best factorised Gaussian q(Z)
+is then the best one for each row separately, and the gap between its bound and log
+E_p(Z) p(Y|X, W, Z) is the looseness of the conjecture. Let the gap at the truth exceed
+the gap at the mode. If the difference is larger than the advantage of the truth in log
+marginal likelihood, the ELBO prefers the mode, whatever optimum a search finds.
 """
 
 from dataclasses import dataclass
@@ -35,8 +35,8 @@ from ncai.study.experiments.problems import (
 from ncai.study.output.tables import Entry, Table, pick, tidy
 from ncai.types import Data
 
-NUM_NODES = 1024  # of z: the noise of Heavy-Tail is far narrower than the prior
-# Starts of each row's q(z): where the posterior of z has its mass, narrow and wide.
+NUM_NODES = 1024  # nodes of z; the noise of Heavy-Tail is far narrower than the prior
+# Starts of q(z) of each row: where the posterior of z has its mass, narrow and wide.
 START_WIDTHS = (0.03, 0.3, 1.0)
 RATE = 0.02
 _HERMITE, _HERMITE_WEIGHTS = np.polynomial.hermite_e.hermegauss(32)
@@ -45,7 +45,7 @@ _HERMITE_WEIGHTS = _HERMITE_WEIGHTS / _HERMITE_WEIGHTS.sum()
 
 @dataclass(frozen=True)
 class Tightness:
-    """The study."""
+    """The study `tightness`."""
 
     name: str = "tightness"
     title: str = "Looseness of the ELBO in z, at the truth and at the joint mode"
@@ -56,7 +56,7 @@ class Tightness:
         return cells_of(self.name, scale)
 
     def run(self, cell: Cell) -> Outcome:
-        """Log marginal likelihood, best bound and their gap at both weights."""
+        """Compute log marginal likelihood, best bound and their gap, at both W."""
         known = known_problem(cell["dataset"], cell["draw"])
         row: dict = {}
         steps = cell["max_steps"] // 10
@@ -74,7 +74,7 @@ class Tightness:
 
 
 def _mode(cell: Cell, known: KnownProblem) -> Float[Array, "P"]:
-    """W at the best joint mode, of one start at the truth and the rest at random."""
+    """Return W at the best joint mode of one start at the truth and random starts."""
     training = Training(
         num_restarts=cell["restarts"], max_steps=cell["max_steps"], start=known.truth
     )
@@ -108,13 +108,13 @@ def _log_joint_of_nodes(model: Model, data: Data, weights) -> Float[Array, "M N"
 
 
 def _noise(model: Model) -> NoiseMoments:
-    """That of a model whose noise is known."""
+    """Return the noise of a model whose noise is known."""
     variance = model.noise_variance.value
     return NoiseMoments(jnp.log(variance), 1 / variance)
 
 
 def _centres(joint: np.ndarray, model: Model) -> list[Float[Array, "N"]]:
-    """The likeliest z of every row, below 0 and above 0: two humps are both tried."""
+    """Return the most likely z of each row below 0 and above 0, to try two modes."""
     nodes = np.asarray(latent_rule(1, NUM_NODES).nodes)[:, 0]
     width = float(np.sqrt(model.latent_variance.value))
     found = []
@@ -126,7 +126,7 @@ def _centres(joint: np.ndarray, model: Model) -> list[Float[Array, "N"]]:
 
 @partial(jax.jit, static_argnames="num_steps")
 def _best_bound(num_steps: int, model: Model, data: Data, weights, centre, width):
-    """Climb the bound of every row at once; a row's bound needs its own q(z) only."""
+    """Maximise the bounds of all rows together; each depends only on its own q(z)."""
     noise, prior_std = _noise(model), jnp.sqrt(model.latent_variance.value)
     nodes, shares = jnp.asarray(_HERMITE), jnp.asarray(_HERMITE_WEIGHTS)
 
@@ -157,13 +157,13 @@ def _best_bound(num_steps: int, model: Model, data: Data, weights, centre, width
 
     carry = (start, optimiser.init(start))
     params, _ = jax.lax.scan(step, carry, None, length=num_steps)[0]
-    # By many nodes: a few of them may overestimate a bound whose noise is narrow.
+    # This takes many nodes: with few, a bound with narrow noise may be overestimated.
     fine = latent_rule(1, NUM_NODES)
     return bounds(params, fine.nodes[:, 0], jnp.exp(fine.log_weights))
 
 
 def tables(scale: Scale, store: Store) -> list[Table]:
-    """Gaps in nats a row, and which weights the bounds prefer."""
+    """Return a table of the gaps in nats per row, and of the weights preferred."""
     found = tidy(TIGHTNESS, scale, store)
     rows = []
     for dataset in GROUND_TRUTH_SETS:

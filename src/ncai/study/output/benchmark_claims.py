@@ -1,4 +1,4 @@
-"""Claims that the benchmark decides. All differences are paired over splits."""
+"""The claims that the benchmark decides. All differences are paired over splits."""
 
 import math
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ from ncai.study.output.tables import SELECTED, Numbers
 
 HOLDS, FAILS, UNCLEAR = "holds", "does not hold", "cannot tell"
 MISSING, SO_FAR = "not yet run", "so far"
-ERRORS = 2.0  # a difference of more standard errors than this is clear
+ERRORS = 2.0  # a difference is clear if it exceeds so many standard errors
 
 
 @dataclass(frozen=True)
@@ -24,12 +24,12 @@ class Finding:
 
     @classmethod
     def of(cls, holds: bool, numbers: str, complete: bool = True) -> "Finding":
-        """Create it from a truth value; `complete`: all that it needs has run."""
+        """Create a finding; `complete`: whether all cells that it needs have run."""
         return cls.with_verdict(HOLDS if holds else FAILS, numbers, complete)
 
     @classmethod
     def with_verdict(cls, verdict: str, numbers: str, complete: bool) -> "Finding":
-        """Create it from a verdict, which is preliminary until all has run."""
+        """Create a finding from a verdict, preliminary until all cells have run."""
         return cls(verdict if complete else f"{verdict} {SO_FAR}", numbers)
 
 
@@ -37,7 +37,7 @@ NOT_YET = Finding(MISSING, "")
 
 
 class Difference(NamedTuple):
-    """Mean of paired differences, its standard error, and their number."""
+    """The mean of paired differences, its standard error, and their number."""
 
     mean: float
     error: float
@@ -57,7 +57,7 @@ class Difference(NamedTuple):
 
 
 def paired(a: Mapping, b: Mapping) -> Difference | None:
-    """Of a less b over the keys (splits, draws) that both have; None without any."""
+    """Return a minus b over the keys (splits, draws) that both have; None if none."""
     shared = sorted(set(a) & set(b))
     if not shared:
         return None
@@ -68,8 +68,8 @@ def paired(a: Mapping, b: Mapping) -> Difference | None:
 
 HZ_FACTOR = 10.0
 LEAST_REAL_SETS = 4
-WITHIN = 0.1  # nats, of the published test log-likelihood
-ALIKE = 0.05  # nats: a smaller difference counts as none
+WITHIN = 0.1  # nats from the published test log-likelihood
+ALIKE = 0.05  # nats; a smaller difference counts as none
 NEAR_95 = 5.0  # percentage points
 LOW_COVERAGE = (60.0, 80.0)
 ENERGY_COVERAGE = (75.0, 85.0)
@@ -117,7 +117,7 @@ def better_than_mfvi(dataset: str):
 
 
 def better_on_real_sets(numbers: Numbers) -> Finding:
-    """The same on at least four of the six real sets."""
+    """NCAI's test log-likelihood above MFVI's on at least four of six real sets."""
     gaps = _by_set(numbers, REAL, "avg_ll_test", SELECTED, "mfvi")
     return _on_enough(gaps, len(REAL), LEAST_REAL_SETS)
 
@@ -205,7 +205,7 @@ def alike_where_symmetric(numbers: Numbers) -> Finding:
 
 
 def ahead_where_skewed(numbers: Numbers) -> Finding:
-    """NCAI above NCAI0 where it is skewed."""
+    """NCAI above NCAI0 where the noise is skewed."""
     gap = _difference(numbers, "heavy_tail", "avg_ll_test", "ncai", "ncai0")
     if gap is None:
         return NOT_YET
@@ -232,7 +232,7 @@ def energy(numbers: Numbers) -> Finding:
 def near_published(numbers: Numbers) -> Finding:
     """Test log-likelihood within 0.1 nats of the published, or better, on each set.
 
-    Gaps to the oracle on synthetic sets, since the draws differ.
+    On synthetic sets, gaps to the oracle are compared, because the draws differ.
     """
     shown, good, notes = {}, 0, []
     for dataset in DATASETS:

@@ -1,4 +1,4 @@
-"""Tables of the benchmark and of its variants: ours beside the published numbers."""
+"""Tables of the benchmark and of its variants: our numbers and the published ones."""
 
 from ncai.study.engine import Scale
 from ncai.study.engine.store import Store
@@ -101,7 +101,7 @@ HYPER_PARAMETERS = {
 _WIDTHS = (
     "the printed value does not fit the printed interval widths, which imply {} nats"
 )
-# Why some numbers are below the published ones; others are not known.
+# Known reasons why some numbers are below the published ones.
 REASONS = {
     ("depeweg", "bnn"): _WIDTHS.format("-2.76"),
     ("heavy_tail", "bnn"): _WIDTHS.format("-3.5"),
@@ -129,7 +129,7 @@ TIGHTER_BOUNDS_METRICS: dict[str, bool | None] = {
 
 
 def tables(scale: Scale, store: Store) -> list[Table]:
-    """All tables that the results so far allow."""
+    """Return all tables for which there are results."""
     numbers = Numbers.of(BENCHMARK, scale, store)
     if numbers.ours.empty:
         return []
@@ -176,7 +176,7 @@ def _main_table(numbers: Numbers, name, title, metric, datasets) -> Table:
 
 
 def _has_bnn(metric: str) -> bool:
-    """It has no latents to speak of."""
+    """Whether a metric exists for a BNN, which has no latents."""
     return metric not in ("mi_x_mu_z", "hz_mu_z")
 
 
@@ -193,7 +193,7 @@ def _summary(numbers: Numbers, dataset: str) -> Table:
 
 
 def _fair(numbers: Numbers) -> Table:
-    """What selection among restarts buys: the best by validation, and any of them."""
+    """Show the gain of selecting restarts: the best by validation, and the average."""
     rows = []
     for dataset in DATASETS:
         cells = []
@@ -217,7 +217,7 @@ def _fair(numbers: Numbers) -> Table:
 
 
 def _worse(numbers: Numbers) -> Table:
-    """Where we are clearly below the published test log-likelihood, and why."""
+    """List sets and methods clearly below the published log-likelihood, and why."""
     rows = []
     for dataset in DATASETS:
         metric = "oracle_gap" if dataset in SYNTHETIC else "avg_ll_test"
@@ -241,7 +241,7 @@ def _worse(numbers: Numbers) -> Table:
 
 
 def _selection(numbers: Numbers, scale: Scale, store: Store) -> Table:
-    """What the first split chose, with the paper's choice."""
+    """Show the hyper-parameters chosen on the first split, and the paper's."""
     rows = []
     for dataset in DATASETS:
         for method in METHODS:
@@ -271,7 +271,7 @@ def _selection(numbers: Numbers, scale: Scale, store: Store) -> Table:
 
 
 def latent_dim_tables(scale: Scale, store: Store) -> list[Table]:
-    """K = 2 beside K = 1, on the same splits."""
+    """Compare K = 2 with K = 1 on the same splits."""
     two = Numbers.of(LATENT_DIM, scale, store)
     one = Numbers.of(BENCHMARK, scale, store)
     if two.ours.empty:
@@ -298,7 +298,7 @@ def latent_dim_tables(scale: Scale, store: Store) -> list[Table]:
 
 
 def tighter_bounds_tables(scale: Scale, store: Store) -> list[Table]:
-    """The paper's methods and ours on the same splits, networks, priors and noise."""
+    """Compare the paper's methods with ours: same splits, networks, priors, noise."""
     ours = Numbers.of(TIGHTER_BOUNDS, scale, store)
     theirs = Numbers.of(BENCHMARK, scale, store)
     if ours.ours.empty:

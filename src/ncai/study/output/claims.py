@@ -25,9 +25,9 @@ ORDER = ("fixed", "truth", "map")
 
 
 def bound_holds(theory: pd.DataFrame) -> Finding:
-    """The scaled parameters win nearly always once the bound says so; it is kept.
+    """The bound holds, and if it is high, the scaled parameters win nearly always.
 
-    With few rows the prior of the scaled weights still outweighs the gain: the bound
+    With few rows, the prior of the scaled weights still outweighs the gain; the bound
     is then 0 and says nothing.
     """
     if len(theory) < 2:
@@ -49,7 +49,7 @@ def bound_holds(theory: pd.DataFrame) -> Finding:
 
 
 def mode_beats_truth(map_bias: pd.DataFrame) -> Finding:
-    """The log posterior at the joint mode far above the truth's, in every draw."""
+    """The log posterior is far higher at the joint mode than at the truth."""
     if map_bias.empty:
         return NOT_YET
     gaps: Any = map_bias["log_posterior_map"] - map_bias["log_posterior_true"]
@@ -66,7 +66,7 @@ def mode_beats_truth(map_bias: pd.DataFrame) -> Finding:
 
 
 def elbo_order(elbos: pd.DataFrame) -> Finding:
-    """Fixed < GT < MAP in mean ELBO on all three sets."""
+    """The mean ELBO is in the order Fixed < GT < MAP on all three sets."""
     if elbos.empty:
         return NOT_YET
     shown, kept = [], 0
@@ -101,7 +101,7 @@ def mode_wins_on_bimodal(elbos: pd.DataFrame) -> Finding:
 
 
 def decomposition_closer(distances: pd.DataFrame) -> Finding:
-    """NCAI's decomposition nearer to HMC's than MFVI's, part by part (entropy)."""
+    """Each part (entropy) of NCAI is closer to HMC than the same part of MFVI."""
     if distances.empty:
         return NOT_YET
     shared: Any = pick(distances, weight_prior="shared").set_index("method")
@@ -117,7 +117,7 @@ def decomposition_closer(distances: pd.DataFrame) -> Finding:
 
 
 def only_hz_makes_gaussian(divergence: pd.DataFrame) -> Finding:
-    """Of five divergences only HZ makes the means Gaussian."""
+    """Of five divergences, only HZ makes the means Gaussian."""
     if len(divergence) < 5:
         return NOT_YET
     p_values: Any = divergence.set_index("part")["p_value_after"]
@@ -128,7 +128,7 @@ def only_hz_makes_gaussian(divergence: pd.DataFrame) -> Finding:
 
 @dataclass(frozen=True, eq=False)
 class Results:
-    """Tidy results of every study that claims look at."""
+    """Tidy results of every study that the claims use."""
 
     benchmark: Numbers
     theory: pd.DataFrame
@@ -139,7 +139,7 @@ class Results:
 
     @classmethod
     def load(cls, scale: Scale, store: Store) -> "Results":
-        """What is done so far."""
+        """Load the results so far."""
         return cls(
             Numbers.of(BENCHMARK, scale, store),
             tidy(THEORY, scale, store, keep_lists=True),
@@ -151,7 +151,7 @@ class Results:
 
 
 class Claim(NamedTuple):
-    """A sentence, and how the results judge it."""
+    """A sentence, and the function that judges it by the results."""
 
     sentence: str
     judge: Callable[[Results], Finding]

@@ -1,4 +1,4 @@
-"""Figures of the studies, from what their cells stored."""
+"""Figures of the studies, from the arrays of their cells."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -31,7 +31,7 @@ from ncai.types import WeightDraws
 
 TITLES = {"heavy_tail": "Heavy-Tail", "depeweg": "Depeweg", "bimodal": "Bimodal"}
 TRUE_COLOUR, FOUND_COLOUR, DATA_COLOUR = "#7b3294", "#1f77b4", "0.25"
-PLANE = 3.2  # half the width of the pictures of z
+PLANE = 3.2  # half the width of pictures of z
 NUM_DRAWS, NUM_POINTS = 64, 120
 
 
@@ -153,7 +153,7 @@ def divergence_figure(scale: Scale, store: Store) -> Figure | None:
 
 
 def bimodal_figure(scale: Scale, store: Store) -> Figure | None:
-    """Samples of y where the ELBO was trained from the joint mode, and the truth's."""
+    """Samples of y from fits that started at the joint mode, and from the truth."""
     found = []
     for cell in ELBO_RANKING.cells(scale, store):
         if cell["dataset"] == "bimodal" and cell["start"] == "map":
@@ -220,7 +220,7 @@ FIGURES = {
 
 
 def write_figures(name: str, scale: Scale, store: Store, folder: Path) -> list[Path]:
-    """PNG files of a study; none where there is nothing to draw yet."""
+    """Write the PNG files of a study; none if there is nothing to draw yet."""
     folder.mkdir(parents=True, exist_ok=True)
     written = []
     for file_name, draw in FIGURES.get(name, {}).items():
@@ -236,7 +236,7 @@ def write_figures(name: str, scale: Scale, store: Store, folder: Path) -> list[P
 
 
 def write_sheet(pictures: Sequence[Path], path: Path) -> None:
-    """All pictures below one another in one PNG file."""
+    """Write all pictures below one another to one PNG file."""
     images = [plt.imread(picture) for picture in pictures]
     width = max(image.shape[1] for image in images)
     rows = [np.ones((image.shape[0], width, 4), np.float32) for image in images]

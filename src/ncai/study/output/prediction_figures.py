@@ -32,7 +32,7 @@ TRUTH_LINE = "0.45"
 
 
 def qualitative_figure(scale: Scale, store: Store) -> Figure | None:
-    """A row a set: predictions of the three methods, and z where there is one."""
+    """Draw predictions of three methods, and their z if any; one row per set."""
     found = _qualitative_outcomes(scale, store)
     shown = [name for name in ONE_DIMENSIONAL if any(key[0] == name for key in found)]
     if not shown:
@@ -77,7 +77,7 @@ def qualitative_figure(scale: Scale, store: Store) -> Figure | None:
 
 
 def _qualitative_outcomes(scale: Scale, store: Store) -> dict[tuple[str, str], Outcome]:
-    """By set and method; what validation selected of NCAI0 and NCAI is "ncai"."""
+    """Outcomes by set and method; "ncai" is the one of NCAI0 and NCAI selected."""
     found: dict[tuple[str, str], Outcome] = {}
     for cell in QUALITATIVE.cells(scale, store):
         outcome = store.load(cell) if cell.study == QUALITATIVE.name else None
@@ -88,7 +88,7 @@ def _qualitative_outcomes(scale: Scale, store: Store) -> dict[tuple[str, str], O
 
 
 def _fit_of_one_set(axis, latent_axis, outcome: Outcome | None, colour: str) -> None:
-    """Predictions over x, and latent means where the method has latents."""
+    """Draw predictions over x, and latent means if the method has latents."""
     if outcome is None:
         axis.set_axis_off()
         if latent_axis is not None:
@@ -120,7 +120,7 @@ def _wide_range(targets: np.ndarray) -> tuple[float, float]:
 
 
 def decomposition_figure(measure: str):
-    """Uncertainties over x of each method, with the data and their density."""
+    """Draw the parts of the uncertainty over x for each method, with the data."""
 
     def draw(scale: Scale, store: Store) -> Figure | None:
         reference, others = load_outcomes(scale, store)

@@ -1,4 +1,4 @@
-"""One page with everything: the claims, every table and every figure of the studies."""
+"""One page with all claims, tables and figures of the studies."""
 
 import base64
 import datetime
@@ -70,7 +70,7 @@ def _with_bold(text: str) -> str:
 
 
 def table_html(table: Table) -> str:
-    """With its heading and note; text is escaped, **bold** becomes bold."""
+    """Return a table with heading and note; text is escaped, **bold** becomes bold."""
     text = _with_bold
     head = "".join(f"<th>{text(column)}</th>" for column in table.columns)
     body = "".join(
@@ -85,7 +85,7 @@ def table_html(table: Table) -> str:
 
 
 def state_of(study: AnyStudy, scale: Scale, store: Store) -> str:
-    """How many cells are done, and how many of these are stale, with the reasons."""
+    """State how many cells are done, and how many of these are stale, and why."""
     cells = study.cells(scale, store)
     done = [cell for cell in cells if store.is_done(cell)]
     marks = [mark for cell in done if (mark := store.stale(cell))]
@@ -101,7 +101,7 @@ def _is_stale(state: str) -> bool:
 
 
 def page_of_tables(studies: list[AnyStudy], scale: Scale, store: Store) -> str:
-    """The claims and every table as one page of Markdown."""
+    """Return all claims and tables as one page of Markdown."""
     states = {study.name: state_of(study, scale, store) for study in studies}
     warning = "" if not any(map(_is_stale, states.values())) else STALE_NOTE
     parts = [
@@ -118,13 +118,13 @@ def page_of_tables(studies: list[AnyStudy], scale: Scale, store: Store) -> str:
 
 
 def write_text(path: Path, text: str) -> None:
-    """Whole or not at all."""
+    """Write a text file, completely or not at all."""
     with replacing(path) as temporary:
         Path(temporary).write_text(text)
 
 
 def write_report(studies: list[AnyStudy], scale: Scale, store: Store) -> Path:
-    """FOLDER/report.html: complete in itself, from the results so far."""
+    """Write FOLDER/report.html, a single file, from the results so far."""
     store.folder.mkdir(parents=True, exist_ok=True)
     shown = []
     for study in studies:

@@ -1,4 +1,4 @@
-"""Tables of a study: ours beside the published, as Markdown, CSV and LaTeX."""
+"""Tables of our numbers and the published ones, as Markdown, CSV and LaTeX."""
 
 import math
 import re
@@ -21,7 +21,7 @@ from ncai.study.experiments.problems import (
 )
 
 BOLD = re.compile(r"\*\*(.+?)\*\*")
-# Not a star, which would be part of bold in Markdown.
+# This is not a star, because Markdown uses stars for bold text.
 DIFFERS = "†"
 LATEX = str.maketrans(
     {
@@ -44,7 +44,7 @@ SELECTED = "selected"
 
 @dataclass(frozen=True)
 class Entry:
-    """Mean and standard deviation over so many splits; NaN where there is none."""
+    """Mean and standard deviation over `count` splits; NaN if there are too few."""
 
     mean: float
     std: float
@@ -52,7 +52,7 @@ class Entry:
 
     @classmethod
     def of(cls, values: Sequence[float]) -> "Entry":
-        """From the values of the splits."""
+        """Create an entry from the values of the splits."""
         numbers = np.asarray([v for v in values if v is not None], float)
         numbers = numbers[~np.isnan(numbers)]
         if not len(numbers):
@@ -68,7 +68,7 @@ class Entry:
         return f"{self.mean:.3f} ± {self.std:.3f}"
 
     def differs_from(self, other: "Entry") -> bool:
-        """Whether they differ by over two pooled standard errors; False if unknown."""
+        """Whether two entries differ by over two pooled standard errors."""
         if math.isnan(self.std) or math.isnan(other.std):
             return False
         pooled = sum(e.std**2 / e.count for e in (self, other))
@@ -81,11 +81,11 @@ class Table:
     """Cells of text under column names, with a title and a note.
 
     Args:
-        name: of its files.
-        title: above it.
-        columns: names.
-        rows: as many strings as there are columns, each; **bold** as in Markdown.
-        note: below it.
+        name: name of its files.
+        title: the title above it.
+        columns: names of the columns.
+        rows: a string for each column; **bold** as in Markdown.
+        note: the note below it.
     """
 
     name: str
@@ -95,14 +95,14 @@ class Table:
     note: str = ""
 
     def markdown(self) -> str:
-        """With a heading."""
+        """Return the table as Markdown, with a heading."""
         lines = [f"### {self.title}", "", "| " + " | ".join(self.columns) + " |"]
         lines.append("|" + "---|" * len(self.columns))
         lines += ["| " + " | ".join(row) + " |" for row in self.rows]
         return "\n".join([*lines, "", self.note]).rstrip() + "\n"
 
     def latex(self) -> str:
-        """A tabular in a table."""
+        """Return the table as LaTeX: a tabular in a table."""
         caption = f"{self.title}. {self.note}" if self.note else self.title
         lines = [r"\begin{table}", r"\centering"]
         lines.append(r"\begin{tabular}{l" + "r" * (len(self.columns) - 1) + "}")
@@ -116,12 +116,12 @@ class Table:
         return "\n".join(lines) + "\n"
 
     def frame(self) -> pd.DataFrame:
-        """As data, without marks."""
+        """Return the table as data, without marks."""
         plain = [[BOLD.sub(r"\1", c) for c in row] for row in self.rows]
         return pd.DataFrame(plain, columns=list(self.columns))
 
     def write(self, folder: Path) -> None:
-        """NAME.md, NAME.csv and NAME.tex."""
+        """Write NAME.md, NAME.csv and NAME.tex."""
         folder.mkdir(parents=True, exist_ok=True)
         texts = {
             ".md": self.markdown(),
@@ -134,12 +134,12 @@ class Table:
 
 
 def latex_text(text: str) -> str:
-    """With LaTeX's own characters escaped and **bold** turned into its command."""
+    """Escape special characters of LaTeX, and convert **bold** to its command."""
     return BOLD.sub(r"\\textbf{\1}", text.translate(LATEX))
 
 
 def write_csv(frame: pd.DataFrame, path: Path) -> None:
-    """Whole or not at all."""
+    """Write a CSV file, completely or not at all."""
     with replacing(path) as temporary:
         frame.to_csv(temporary, index=False)
 
@@ -152,7 +152,7 @@ def published() -> pd.DataFrame:
 
 
 def pick(frame: pd.DataFrame, **values) -> pd.DataFrame:
-    """The lines that have all of these values."""
+    """Return the lines that have all of these values."""
     kept = np.ones(len(frame), bool)
     for name, value in values.items():
         kept &= frame[name].to_numpy() == value
@@ -166,7 +166,7 @@ def done_cells(study, scale, store) -> list[tuple[Cell, dict]]:
 
 
 def tidy(study, scale, store, keep_lists: bool = False) -> pd.DataFrame:
-    """A line for each done cell: its settings and every single value that it found."""
+    """Return a line for each finished cell: its settings and its single values."""
     lines = [
         {
             name: value
@@ -179,7 +179,7 @@ def tidy(study, scale, store, keep_lists: bool = False) -> pd.DataFrame:
 
 
 def side_by_side(ours: Entry, theirs: Entry, larger_is_better: bool | None) -> str:
-    """Return `ours (theirs)`: the better in bold, clear differences marked."""
+    """Return `ours (theirs)`, with the better in bold and clear differences marked."""
     mark = DIFFERS if ours.differs_from(theirs) else ""
     own, other = f"{ours}{mark}", str(theirs)
     if not ours.count:
@@ -196,13 +196,13 @@ def side_by_side(ours: Entry, theirs: Entry, larger_is_better: bool | None) -> s
 
 @dataclass(frozen=True, eq=False)
 class Numbers:
-    """Ours and theirs.
+    """Our numbers and the published ones.
 
     Args:
-        ours: a line for each set, method and reported split; `selected`, the one of
-            NCAI0 and NCAI that validation chose, is a method too.
+        ours: a line for each set, method and reported split. The method `selected` is
+            the one of NCAI0 and NCAI that validation chose.
         theirs: the published numbers.
-        choice: that one, by set.
+        choice: the method that validation chose, by set.
     """
 
     ours: pd.DataFrame
@@ -211,7 +211,7 @@ class Numbers:
 
     @classmethod
     def of(cls, study: Benchmark, scale: Scale, store: Store) -> "Numbers":
-        """All that is done so far."""
+        """Load our results so far, and the published numbers."""
         frame = tidy(study, scale, store)
         choice = {}
         if not frame.empty:
@@ -233,7 +233,7 @@ class Numbers:
         return cls(frame, published(), choice)
 
     def values(self, dataset: str, method: str, metric: str) -> dict[int, float]:
-        """Ours by split."""
+        """Return our values by split."""
         if metric not in self.ours:
             return {}
         picked = pick(self.ours, dataset=dataset, method=method)
@@ -241,11 +241,11 @@ class Numbers:
         return dict(zip(picked["split"], picked[metric], strict=True))
 
     def entry(self, dataset: str, method: str, metric: str) -> Entry:
-        """Mean and spread of ours over splits."""
+        """Return the mean and spread of our values over splits."""
         return Entry.of(list(self.values(dataset, method, metric).values()))
 
     def published_entry(self, dataset: str, method: str, metric: str) -> Entry:
-        """The paper's, in the units of ours."""
+        """Return the published entry in our units."""
         if metric == "oracle_gap":
             level = self.published_entry(dataset, method, "avg_ll_test")
             if dataset not in SYNTHETIC or not level.count:
@@ -264,9 +264,9 @@ class Numbers:
         return Entry(value * factor, std * factor, NUM_PUBLISHED_SPLITS)
 
     def _raw_rmse_factor(self, dataset: str) -> float:
-        """The paper divided standardised RMSE by std(y); it should have multiplied.
+        """Return std(y)^2, by which the paper's RMSE must be multiplied.
 
-        So its numbers are compared after multiplication by std(y)^2
+        The paper divided the standardised RMSE by std(y) instead of multiplying by it
         (docs/paper/paper_to_code.md).
         """
         picked = pick(self.ours, dataset=dataset)
