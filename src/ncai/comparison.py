@@ -226,7 +226,7 @@ class NGBoostPeer:
         self.num_trees = num_trees
 
     def fit(self, inputs: np.ndarray, targets: np.ndarray) -> "NGBoostPeer":
-        """Boost until held-out rows stop gaining."""
+        """Boost until the score of held-out rows stops improving."""
         from ngboost import NGBRegressor  # pyright: ignore
 
         train, held = held_out_rows(len(inputs), self.seed)
@@ -237,7 +237,7 @@ class NGBoostPeer:
             random_state=self.seed,
             verbose=False,
         )
-        with redirect_stdout(StringIO()):  # it prints even with verbose=False
+        with redirect_stdout(StringIO()):  # NGBoost prints even with verbose=False
             self.model_.fit(
                 inputs[train], targets[train], X_val=inputs[held], Y_val=targets[held]
             )
@@ -245,7 +245,7 @@ class NGBoostPeer:
 
     def predict(self, inputs: np.ndarray) -> GaussianPredictions:
         """Gaussians."""
-        # Without max_iter it would also use the trees after the best number of them.
+        # Without max_iter, trees beyond the best number would be used, too.
         best = self.model_.best_val_loss_itr
         found = self.model_.pred_dist(inputs, max_iter=best)
         return GaussianPredictions(found.params["loc"], found.params["scale"])
@@ -254,7 +254,8 @@ class NGBoostPeer:
 class CatBoostPeer:
     """Gradient boosting on symmetric trees (package `catboost`).
 
-    With the loss RMSEWithUncertainty: the mean and the variance of a Gaussian.
+    With the loss RMSEWithUncertainty, it predicts the mean and the variance of a
+    Gaussian.
     """
 
     name, package = "CatBoost", "catboost"
@@ -264,7 +265,7 @@ class CatBoostPeer:
         self.num_trees = num_trees
 
     def fit(self, inputs: np.ndarray, targets: np.ndarray) -> "CatBoostPeer":
-        """Boost until held-out rows stop gaining."""
+        """Boost until the score of held-out rows stops improving."""
         from catboost import CatBoostRegressor  # pyright: ignore
 
         train, held = held_out_rows(len(inputs), self.seed)

@@ -1,7 +1,8 @@
 """Fetch a real set from UCI or OpenML and keep it as a clean file.
 
-We compare what arrives with the known values before we write anything, so that no other
-data can take the place of a set. The file appears whole or not at all.
+The downloaded values are compared with the known values before anything is written, so
+that no other data can take the place of a set. Files are written completely or not at
+all.
 """
 
 import io
@@ -43,7 +44,7 @@ OnProgress = Callable[[int, int | None], None]
 
 
 class NoAnswerError(OSError):
-    """An address that gave nothing usable; the message is part of a sentence."""
+    """An address returned nothing usable; the message is part of a sentence."""
 
 
 def download_dataset(
@@ -61,14 +62,14 @@ def download_dataset(
         to: folder for the file, created if it does not exist; None is the user cache.
         base_urls: other hosts to ask, under the keys "uci" and "openml".
         timeout: seconds that a server may be silent, and that one file may take.
-        on_progress: called as bytes arrive.
+        on_progress: called when bytes arrive.
         force: download even if the file exists, and replace it.
 
     Returns:
         The path of the clean file.
 
     Raises:
-        DatasetError: no source has the set; the message says what each answered.
+        DatasetError: no source has the set; the message says what each source answered.
     """
     known = find_set(name)
     if not timeout > 0:
@@ -97,7 +98,7 @@ def download_dataset(
 
 
 def fetch(address: str, timeout: float, on_progress: OnProgress | None = None) -> bytes:
-    """Everything that an address sends.
+    """Return everything that an address sends.
 
     Raises:
         NoAnswerError: nothing usable came; the message says why.
@@ -116,7 +117,7 @@ def fetch(address: str, timeout: float, on_progress: OnProgress | None = None) -
 
 
 def _read(answer, end: float, on_progress: OnProgress | None) -> bytes:
-    """The whole answer, if it arrives before the time `end`."""
+    """Return the whole answer, if it arrives before the time `end`."""
     length = answer.headers.get("Content-Length", "")
     total = int(length) if length.isdigit() else None
     parts, done = [], 0
@@ -135,7 +136,7 @@ def _read(answer, end: float, on_progress: OnProgress | None) -> bytes:
 
 
 def _reason(error: Exception, timeout: float) -> str:
-    """Why a request failed, as part of a sentence."""
+    """Return why a request failed, as part of a sentence."""
     cause = error.reason if isinstance(error, urllib.error.URLError) else error
     if isinstance(error, urllib.error.HTTPError):
         error.close()
@@ -217,7 +218,7 @@ def data_address(content: bytes) -> str:
         address = json.loads(_text(content))["data_set_description"]["url"]
     except (ValueError, KeyError, TypeError):
         raise WrongContentError("it is not an OpenML description") from None
-    # urllib would also open local files, which no server may ask for.
+    # urllib would also open local files, which a server must not be able to request.
     if not isinstance(address, str) or not re.match("https?://", address):
         raise WrongContentError(
             "the address that it gives for the data is not a web address"
@@ -265,7 +266,7 @@ def _cells(lines: list[str], separator: str, quote: str) -> pd.DataFrame:
 
 
 def _arranged(table: pd.DataFrame, names: list[str], columns) -> pd.DataFrame:
-    """Our columns, by name if all names are there, else the first ones in order."""
+    """Return our columns: by name if all names exist, else the first ones in order."""
     plain = [re.sub(r"[^a-z0-9]+", "_", name.lower()).strip("_") for name in names]
     if len(plain) == table.shape[1] and set(columns) <= set(plain):
         table = table.iloc[:, [plain.index(name) for name in columns]]

@@ -1,4 +1,4 @@
-"""The real data sets of the paper: where we look for their files, how we read them."""
+"""The real data sets of the paper: find their files and read them."""
 
 import hashlib
 import os
@@ -17,7 +17,7 @@ DATA_VARIABLE = "NCAI_DATA_DIR"
 
 
 class WrongContentError(ValueError):
-    """The file does not contain the set; the message is part of a sentence."""
+    """A file does not contain the set; the message is part of a sentence."""
 
 
 def download_folder() -> Path | None:
@@ -41,7 +41,7 @@ def places(folder: str | Path | None = None) -> list[tuple[str, Path | None]]:
 
 
 def find_file(known: RealSet, folder: str | Path | None = None) -> Path | None:
-    """The first clean file of the set that exists, not yet read; None without one."""
+    """Return the first existing file of the set, unread; None if there is none."""
     for _, place in places(folder):
         if place is not None and (place / known.file).exists():
             return place / known.file
@@ -49,7 +49,7 @@ def find_file(known: RealSet, folder: str | Path | None = None) -> Path | None:
 
 
 def read_clean_file(known: RealSet, path: Path) -> pd.DataFrame:
-    """The columns of a clean file, checked against what we know about the set."""
+    """Return the columns of a clean file after comparing them with the known values."""
     try:
         raw = pd.read_csv(path, header=None, dtype=str, keep_default_na=False)
         raw = raw.fillna("")  # rows that are too short
@@ -160,7 +160,7 @@ def load_dataset(
         The rows in the order of the source.
 
     Raises:
-        DatasetError: the set is unknown or not here, or its file is damaged.
+        DatasetError: the set is unknown, or its file is missing or damaged.
 
     Example:
         >>> data = load_dataset("abalone", subsample="paper")  # doctest: +SKIP

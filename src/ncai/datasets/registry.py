@@ -1,4 +1,4 @@
-"""The real data sets of the paper: what their files hold, and where they come from.
+"""The real data sets of the paper: what their files contain, and their sources.
 
 This module reads no files. A clean file is plain CSV in the order of the source, with
 one header line and no missing values; the last column is the target. We recognise a set
@@ -24,12 +24,12 @@ NONE_STATED = "none stated"
 
 
 class DatasetError(ValueError):
-    """A data set is unknown, not here, or damaged; the message says what to do."""
+    """A data set is unknown, missing or damaged; the message says what to do."""
 
 
 @dataclass(frozen=True)
 class UciFile:
-    """The file in the archive of the UCI repository that holds the rows.
+    """The file with the rows in an archive of the UCI repository.
 
     Args:
         archive: name of the archive, without its extension.

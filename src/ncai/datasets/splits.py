@@ -2,7 +2,7 @@
 
 The paper's text says 70 % training, 20 % validation and 10 % test rows, but the
 coverages that it prints are multiples of 1 / (5 n) with n = 20 % of the rows, rounded
-down. So our test part has 20 %; pass `fractions` for the other reading.
+down. So our test part has 20 %; pass `fractions` for the split of the text.
 """
 
 import math

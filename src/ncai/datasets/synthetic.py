@@ -41,7 +41,7 @@ class SyntheticData:
     Args:
         name: one of `dataset_names()`.
         train: rows to learn from.
-        valid: rows to choose settings by.
+        valid: rows to choose settings with.
         test: rows to score on.
         oracle: the true process, in raw units.
         truth: the parameters of its network, or None if it has no network.
@@ -68,8 +68,9 @@ class LatentProcess:
         hidden: nodes of each hidden layer of the network.
         noise_var: variance of the output noise.
         latent_var: variance of z.
-        latent_gap: fitting and judging the network leave out |z| below this many prior
-            standard deviations, since a continuous network cannot follow a jump.
+        latent_gap: |z| below this many prior standard deviations is left out when the
+            network is fitted and judged, because a continuous network cannot follow a
+            jump.
         sizes: rows in the training, validation and test part.
     """
 
@@ -144,7 +145,7 @@ def _three_clusters(generator, number):
 
 
 def _clipped_exponential(generator, number):
-    # Rate 2, so mean 1/2. Draws beyond the end move onto it; we do not draw again.
+    # Rate 2, so mean 1/2. Draws beyond the end are moved to the end, not drawn again.
     return np.clip(generator.exponential(0.5, number) - 0.5, -0.5, 2.0)
 
 
@@ -187,7 +188,7 @@ OTHER_SIZES = MappingProxyType({"bimodal": ((20, 20), (50,))})
 """Smaller networks that can also be the truth of a set."""
 
 
-# Named functions, not lambdas, since the oracle holds them and must pickle.
+# Named functions and not lambdas, because the oracle contains them and must pickle.
 def _goldberg_mean(x):
     return 2 * np.sin(2 * np.pi * x)
 
@@ -328,7 +329,7 @@ def make_dataset(
 def _process(
     name: str, form: str
 ) -> tuple[LatentProcess | NoisyCurve, Oracle, Truth | None]:
-    """How a set is made, its oracle, and its true parameters where it has some."""
+    """Return the process of a set, its oracle, and its true parameters if known."""
     if name in LATENT_PROCESSES:
         truth = load_truth(name)
         return LATENT_PROCESSES[name], NetworkOracle(truth), truth

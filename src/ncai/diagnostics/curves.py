@@ -24,8 +24,8 @@ class ConditionalDensity:
         x: the values, [G].
         y: values of the target, [H].
         density: p(y|x), [G, H].
-        mean: of y given x, [G].
-        quantiles: `QUANTILES` of y given x, [G, 7].
+        mean: mean of y given x, [G].
+        quantiles: the quantiles of y given x at the levels `QUANTILES`, [G, 7].
     """
 
     x: np.ndarray

@@ -14,8 +14,8 @@ _NO_INFORMATION = "z carries no information: all its means are equal"
 _NOISE = "for white noise with as many rows"
 # q(z) may be this much wider or narrower than its prior, beyond what chance explains.
 # The spread that predictions get through z is then off by as much, which is little
-# compared with what mean-field inference does to the weights. Without a tolerance, any
-# fit to many rows would fail.
+# compared with the effect of mean-field inference on the weights. Without a tolerance,
+# any fit to many rows would fail.
 _WIDTH_TOLERANCE = 0.2
 # The KS distance between N(0, 1) and a Gaussian wider by this tolerance: it is largest
 # where the two densities cross.
@@ -25,9 +25,9 @@ _CROSSING = np.sqrt(
 _KS_TOLERANCE = float(
     stats.norm.cdf(_CROSSING) - stats.norm.cdf(_CROSSING / (1 + _WIDTH_TOLERANCE))
 )
-# Predictions draw z from its prior, whatever x is. So a new row loses at most as much
-# log-likelihood as z shares information with x; less than this, in nats, changes no
-# prediction. A correlation of 0.31 has as much information.
+# Predictions draw z from its prior, whatever x is. On average, this costs a new row at
+# most I(x; z) nats of log-likelihood. Less than this limit hardly changes predictions.
+# It is the information of a correlation of 0.31.
 SMALLEST_EFFECT = 0.05
 _SMALLEST_SQUARED_CORRELATION = 1 - float(np.exp(-2 * SMALLEST_EFFECT))
 _ADVICE = {
@@ -85,8 +85,8 @@ class LatentDiagnosis:
         kl_q_p: KL(q(z) || prior).
         kl_p_q: KL(prior || q(z)).
         offdiag_cov: norm of the covariances between latent means.
-        std_ratio: standard deviation of q(z) divided by the prior's; with several
-            latents, the one farthest from 1.
+        std_ratio: standard deviation of q(z) divided by that of the prior; with several
+            latents, the ratio furthest from 1.
     """
 
     judged: str
@@ -325,7 +325,7 @@ class LatentDiagnosis:
 
 
 def with_enough_digits(value: float, reference: float) -> tuple[str, str]:
-    """Both numbers with two to five decimals, as many as make them look different."""
+    """Both numbers with two to five decimals, as many as it takes to differ."""
     for digits in range(2, 6):
         shown = f"{value:.{digits}f}", f"{reference:.{digits}f}"
         if shown[0] != shown[1]:

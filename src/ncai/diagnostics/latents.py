@@ -32,12 +32,12 @@ class DiagnosisOptions:
     """How to diagnose latents.
 
     Args:
-        judged: what the verdicts are about. The "means" of z, as in the paper, reveal a
-            z that memorises. Under exact inference, however, only "samples" of z, one
-            per row, are independent of x and distributed like the prior.
+        judged: the values that the verdicts judge. The "means" of z, as in the paper,
+            reveal a z that memorises. Under exact inference, however, only "samples" of
+            z, one per row, are independent of x and distributed like the prior.
         num_permutations: number of random pairings of x and z that show what white
             noise gives.
-        seed: of the permutations, the samples of z and the choice of rows.
+        seed: seed of the permutations, the samples of z and the choice of rows.
         level: probability that white noise passes each test.
         max_rows: MI, PC and the divergences use at most this many randomly chosen rows;
             their references belong to that number of rows.
@@ -263,8 +263,8 @@ def _distances_from_prior(latents: _Latents) -> dict[str, float]:
 
 
 def _std_ratio(latents: _Latents) -> float:
-    """Standard deviation of q(z) divided by the prior's; the one farthest from 1."""
+    """Standard deviation of q(z) over that of the prior; the ratio furthest from 1."""
     variances = np.var(latents.means, axis=0) + np.mean(latents.stds**2, axis=0)
     ratios = np.sqrt(variances) / latents.prior_std
-    with np.errstate(divide="ignore"):  # a ratio of 0 is the farthest of all
+    with np.errstate(divide="ignore"):  # a ratio of 0 is the furthest from 1
         return float(ratios[np.argmax(np.abs(np.log(ratios)))])

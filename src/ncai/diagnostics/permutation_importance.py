@@ -10,7 +10,7 @@ from scipy.special import ndtri
 
 from ncai.diagnostics.curves import as_inputs, feature_names, find_feature
 
-# Inputs that are worth less log-likelihood than this, in nats per row, are not named.
+# An input is not named if it is worth less log-likelihood than this, in nats per row.
 LEAST_NATS = 0.05
 # The probability that any input stands out by chance alone.
 _CHANCE = 0.025
@@ -61,7 +61,8 @@ class Importance(NamedTuple):
     def nats(self) -> tuple[np.ndarray, np.ndarray]:
         """Both importances in nats per row, so that they can be compared, [D] each.
 
-        A Gaussian as wide as the errors loses the logarithm of their ratio.
+        If a Gaussian is as wide as the errors, and these grow by a factor, it loses the
+        logarithm of this factor.
         """
         growth = np.maximum(self.mean, 0) / max(self.rmse, 1e-12)
         return np.log1p(growth), np.maximum(self.spread, 0)

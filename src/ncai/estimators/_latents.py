@@ -94,7 +94,7 @@ class LatentQueries:
 
     def _need_latents(self, what: str) -> None:
         if self.posterior_.model.network.latent_dim == 0:
-            raise ValueError(f"{what} is about z, and latent_dim=0 has none.")
+            raise ValueError(f"{what} needs z, and a model with latent_dim=0 has none.")
 
     def _training_part(self, what: str) -> tuple[TrainingRows, LatentPosterior]:
         if self.training_rows_ is None or self.latent_posterior_ is None:

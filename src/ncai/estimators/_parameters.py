@@ -139,7 +139,7 @@ REMOVED = (
 
 
 def place_of(name: str, value: Any) -> str | None:
-    """Return a sentence on the new place of an old argument; None if it is not old."""
+    """Return a sentence on the new place of an argument of 0.1; None for others."""
     if name in METHOD_SETTINGS:
         first, *others = METHOD_SETTINGS[name]
         rest = f" ({', '.join([first, *others])} have it)" if others else ""

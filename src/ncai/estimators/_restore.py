@@ -53,8 +53,8 @@ def restore(cls, header: dict, arrays: dict, network, path):
         )
     if header["custom_network"] is not None and network is None:
         raise ModelFileError(
-            f"{path} was fitted with a network of its own "
-            f"({header['custom_network']}): give it as load(path, network=...)."
+            f"{path} was fitted with a custom network "
+            f"({header['custom_network']}): pass it as load(path, network=...)."
         )
     if header["version"] == 1:
         header = upgraded(header, arrays, path)
@@ -277,7 +277,7 @@ CONSTRUCTOR = (*OF_THE_ESTIMATOR, "hidden", "activation", "progress", "random_st
 
 
 def upgraded(header: dict[str, Any], arrays: dict, path) -> dict[str, Any]:
-    """Convert a header to the present format; reject a model that it cannot hold."""
+    """Convert a header to the present format; reject unsupported models."""
     settings = EARLIEST | header["settings"]
     for name, kept in GONE.items():
         if settings.get(name) not in kept or "factor.weights" in arrays:

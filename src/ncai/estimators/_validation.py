@@ -28,8 +28,8 @@ def given_start(
             weights = network.flatten(weights)
         except (TypeError, ValueError):
             raise ValueError(
-                "start['weights'] must be a vector, or a pytree as the network's own "
-                "init makes it."
+                "start['weights'] must be a vector, or a pytree like the one that the "
+                "network's init returns."
             ) from None
     shape = (num_rows, network.latent_dim)
     try:
@@ -53,13 +53,13 @@ def given_start(
             "for each row of X."
         )
     if not (np.isfinite(weights).all() and np.isfinite(latents).all()):
-        raise ValueError("start holds NaN or infinity; every value must be finite.")
+        raise ValueError("start contains NaN or infinity; every value must be finite.")
     latents = np.broadcast_to(latents, (*several, *shape))[..., used, :]
     return Unknowns(weights, latents, np.zeros(0))  # pyright: ignore
 
 
 def networks_of_start(networks: list[FlatNetwork], start) -> list[FlatNetwork]:
-    """Return the networks to try; with given weights, only the one they belong to."""
+    """Return the networks to try; with given weights, only the one that fits them."""
     if not isinstance(start, dict) or "weights" not in start:
         return networks
     weights = start["weights"]
@@ -111,7 +111,7 @@ _OF_A_TABLE = (
     "If `ncai fit` made this model, read its file with ncai.TableModel.load, which "
     "takes a table with the columns that the command was given.\n"
 )
-# Short forms of messages that scikit-learn prints over many lines with the array.
+# Short forms of messages that scikit-learn spreads over many lines, with the array.
 _IN_ONE_SENTENCE = {
     "Expected 2D array, got 1D": "Expected 2D array, got 1D array as {0}: rows and "
     "columns are needed; Reshape your data, by {0}.reshape(-1, 1) if it is one column.",
@@ -132,7 +132,7 @@ def _refuse_dates(values, name: str) -> None:
         if getattr(dtype, "kind", "") in ("m", "M"):
             place = "" if label is None else f" in column {label!r}"
             raise ValueError(
-                f"{name} holds dates or durations{place}, where numbers must be; "
+                f"{name} contains dates or durations{place}, but must contain numbers; "
                 "TablePreparer turns columns of dates into numbers."
             )
 
@@ -176,8 +176,8 @@ def check_weights(sample_weight, X) -> np.ndarray:
         values = np.asarray(sample_weight, np.float64)
     except (TypeError, ValueError):
         raise ValueError(
-            "sample_weight holds what is no number; it must be one number for each "
-            "row, none below 0."
+            "sample_weight contains a value that is not a number; it must have one "
+            "number of at least 0 for each row."
         ) from None
     if values.size and (values < 0).any():
         raise ValueError(
@@ -196,12 +196,12 @@ def _holds_text(X, y, names: tuple[str, str]) -> str:
         text = _first_text(column)
         if text is not None:
             return (
-                f"{names[0]} holds the text {text!r} in column {label!r}, where "
-                "numbers must be; TablePreparer turns columns of text and dates into "
+                f"{names[0]} contains the text {text!r} in column {label!r}, but must "
+                "contain numbers; TablePreparer turns columns of text and dates into "
                 "numbers."
             )
     text = _first_text(np.asarray(y, object).ravel())
-    return f"{names[1]} holds the text {text!r}; every value must be a number."
+    return f"{names[1]} contains the text {text!r}; every value must be a number."
 
 
 def _first_text(values: np.ndarray) -> str | None:
@@ -238,7 +238,7 @@ def warn_of_constants(targets: np.ndarray, single: bool) -> None:
         what = "y" if single else f"y in column {', '.join(map(str, constant))}"
         warnings.warn(
             f"{what} has the same value in every row ({targets[0, constant[0]]:g}): "
-            "there is nothing to predict but that.",
+            "the model can only predict this value.",
             stacklevel=3,
         )
 

@@ -38,9 +38,10 @@ class BNNLVRegressor(LatentQueries, RegressorMixin, MethodParameters):
     """A Bayesian neural network with a latent input: y = f(x, z; W) + noise.
 
     A prediction is a whole density. Its uncertainty splits into an *aleatoric* part,
-    which more data cannot reduce, and an *epistemic* part, which they can. An argument
-    that is None takes the value that the preset gives for the method; `repr` shows
-    these values. Variances are in standardised units unless `standardize` is False.
+    which more data would not reduce, and an *epistemic* part, which more data would
+    reduce. An argument that is None takes the value that the preset gives for the
+    method; `repr` shows these values. Variances are in standardised units unless
+    `standardize` is False.
 
     Args:
         latent_dim: K, the number of latent inputs; 0 gives a plain BNN, which "ncai",
@@ -102,7 +103,7 @@ class BNNLVRegressor(LatentQueries, RegressorMixin, MethodParameters):
             (standardised y); higher is better, and `score_name_` is the name of the
             score. If the noise was recalibrated, the scores use the recalibrated
             widths. With "marginal" the restarts of the trial fit come last.
-        kept_restarts_: numbers of the restarts that predict, in the order of
+        kept_restarts_: indices of the restarts that predict, in the order of
             `posterior_.shares`; None for a model read from a file.
         held_out_score_: average log density of the held-out rows, in the units of y,
             under the mixture that predicts (with folds, under its restarts that did not
@@ -216,7 +217,7 @@ class BNNLVRegressor(LatentQueries, RegressorMixin, MethodParameters):
             latents = latents_of(result.posterior, training_rows, seed)
         except KeyboardInterrupt:
             raise KeyboardInterrupt(
-                "stopped by Ctrl-C before the fit was whole: the estimator is not "
+                "stopped by Ctrl-C before the fit was complete: the estimator is not "
                 "fitted."
             ) from None
         self.seed_ = seed

@@ -63,14 +63,14 @@ class ConformalRegressor(RegressorMixin, BaseEstimator):
         X, y = _rows(X), np.asarray(y, float)
         if y.ndim > 1 and y.shape[1] > 1:
             raise ValueError(
-                f"y has {y.shape[1]} columns; intervals of one output are corrected: "
-                "fit a ConformalRegressor to each."
+                f"y has {y.shape[1]} columns, but a ConformalRegressor has one output: "
+                "fit one to each column."
             )
         train, kept = hold_out(len(y), self.calibration_fraction, self.random_state)
         if not len(kept):
             raise ValueError(
                 f"{len(y)} rows with calibration_fraction={self.calibration_fraction} "
-                "leave fewer than 5 to calibrate by, or to train on."
+                "leave fewer than 5 to calibrate with, or to train on."
             )
         fitted: Any = clone(self.estimator)
         fitted.fit(_pick(X, train), y[train])
@@ -84,7 +84,7 @@ class ConformalRegressor(RegressorMixin, BaseEstimator):
     def _calibrate(self, fitted, X, y):
         pit = pit_values(fitted, X, y)
         if not np.isfinite(pit).all():
-            raise ValueError("X and y must be finite to calibrate by them.")
+            raise ValueError("X and y must be finite.")
         self.estimator_ = fitted
         self.pit_ = np.sort(pit)
         return self

@@ -37,7 +37,7 @@ def read_file(path) -> tuple[dict, dict[str, np.ndarray]]:
     expected = header.get(CHECKSUM)  # the first files have none
     if expected is not None and expected != checksum(header, arrays):
         raise ModelFileError(
-            f"{path} is damaged: what it holds does not match its checksum."
+            f"{path} is damaged: its contents do not match its checksum."
         )
     return header, arrays
 

@@ -18,7 +18,8 @@ from ncai.inference.posterior import Fit, GaussianPosterior, Posterior
 from ncai.training.driver import FitFailedError
 
 LEAST_SHARE = 1e-3  # restarts with a smaller weight leave the mixture
-WORST_GAP = 3.0  # training failed if so many nats per row behind on the same rows
+WORST_GAP = 3.0  # a restart that is this far behind, in nats per row, has failed
+
 BY_OBJECTIVE = "minus the final objective"
 BY_HELD_OUT = "average log-likelihood of the held-out rows"
 BY_FOLD = "average log-likelihood of the rows that a restart held out"

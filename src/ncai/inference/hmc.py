@@ -96,7 +96,7 @@ class Sampler(Method):
         training: Training,
         driver: Driver | None = None,
     ) -> Fit:
-        """Continue from the last draws, with a new warm-up, as the data may differ."""
+        """Continue from the last draws with a new warm-up, because data may differ."""
         del training
         if not isinstance(posterior, SamplePosterior):
             raise ValueError(f"{self.label} goes on from draws of a sampler alone.")

@@ -27,7 +27,7 @@ from ncai.types import Data
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class IWAE(TemperedMethod):
-    """A factorised Gaussian over W and z; q(z) serves only as importance proposal.
+    """A factorised Gaussian over W and z; q(z) is only an importance proposal.
 
     Args:
         n_latent_samples: samples of z per step, for one W; with 1 the bound is the

@@ -189,7 +189,7 @@ def _by_training(posterior, data, num_rows, seed, num_steps: int = 500):
 
 
 def _with_variances_held(model: Model) -> Model:
-    """Turn empirical Bayes off: the variances of the fit apply to these rows too."""
+    """Turn empirical Bayes off, because the variances of the fit apply here too."""
 
     def held(variance: Variance) -> Variance:
         if variance.mode == "empirical":

@@ -29,7 +29,7 @@ class MAP(GradientMethod):
     """Gradient descent on -log p(Y, W, Z | X) from several starts.
 
     Starts given as values are used for the first restarts, and random points for the
-    others (in the paper, one start at the truth and nine random ones). The settings are
+    others (in the paper: one start at the truth and nine random ones). The settings are
     those of `GradientMethod`.
     """
 

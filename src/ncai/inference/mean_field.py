@@ -1,6 +1,6 @@
 """`mfvi`: variational inference with the paper's factorised Gaussian.
 
-NCAI trains the same family (`ncai.inference.ncai`); this file also has what both share.
+NCAI trains the same family (`ncai.inference.ncai`); this file has the code of both.
 """
 
 from abc import abstractmethod
@@ -49,8 +49,8 @@ class MeanFieldMethod(GradientMethod):
     first step.
 
     Args:
-        hold_means: train only the widths of the posterior around `start` (the paper's
-            "Fixed at GT").
+        hold_means: train only the widths of the posterior around `start` ("Fixed at GT"
+            in the paper).
         n_mc_samples: number of Monte Carlo samples of (W, z) per step.
     """
 

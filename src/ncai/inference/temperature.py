@@ -27,12 +27,12 @@ class TemperedMethod(GradientMethod):
             several that the restarts use in turn. 1 is Bayes' rule; a lower value gives
             a cold posterior, which is narrower, as if each row had been seen 1 /
             temperature times.
-        n_folds: number of cross-validation folds. Each restart holds out a different
-            fold, so that every row is used for training and for the choice. 0 turns
-            folds off; with keep="best" there are none.
+        n_folds: number of cross-validation folds. Each restart holds out one fold, so
+            that every row is used for training and for the choice. 0 turns folds off;
+            with keep="best" there are none.
         recalibrate_noise: whether, with keep="weighted", held-out rows recalibrate the
             noise. For each temperature they set its width and a mixture of widths,
-            which has heavier tails; then they set one width for the whole mixture.
+            which has heavier tails; then they set one factor for the whole mixture.
     """
 
     starts: ClassVar[tuple[str, ...]] = ("random", "ncai")

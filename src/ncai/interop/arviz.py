@@ -40,7 +40,7 @@ def to_arviz(model, n_draws: int = 1000, seed: int = 0):
     else:
         draws = _independent(model, posterior, n_draws, seed)
     if not model.settings_.method.supports.row_latents:
-        draws.pop("z", None)  # it was integrated out: there are no joint draws of it
+        draws.pop("z", None)  # z was integrated out, so it has no joint draws with W
     groups: dict[str, Any] = {"posterior": draws}
     rows = model.training_rows_
     if rows is not None:
@@ -63,7 +63,7 @@ def to_arviz(model, n_draws: int = 1000, seed: int = 0):
 def _arviz():
     try:
         with warnings.catch_warnings():
-            # It announces its next version when imported.
+            # ArviZ warns about its next version when it is imported.
             warnings.simplefilter("ignore")
             import arviz
     except ImportError:

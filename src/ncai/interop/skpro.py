@@ -45,7 +45,7 @@ class NCAIDistribution(BaseDistribution):
         "distr:paramtype": "nonparametric",
     }
 
-    index: Any  # None for a single distribution, else pandas' kind
+    index: Any  # None for a single distribution, else a pandas index
     columns: Any
 
     def __init__(self, predictive: PredictiveDistribution, index=None, columns=None):
@@ -128,7 +128,7 @@ class NCAIProbaRegressor(BaseProbaRegressor):
             default. It is cloned and never changed.
 
     Attributes:
-        estimator_: the fitted clone, with all it offers.
+        estimator_: the fitted clone.
 
     Example:
         >>> import numpy as np

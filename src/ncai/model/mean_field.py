@@ -10,7 +10,7 @@ from jaxtyping import Array, Float
 from ncai.model.bnn_lv import Model, NoiseMoments, PriorState, point_noise
 from ncai.types import Data, Unknowns
 
-SMALLEST_SCALE = 1e-6  # initial scale of q at points without one, such as MAP's
+SMALLEST_SCALE = 1e-6  # initial scale of q at points without one, such as modes
 
 
 class MeanField(NamedTuple):
@@ -77,7 +77,8 @@ def gaussian_kl(
 ) -> Float[Array, ""]:
     """KL[N(mean, scale^2) || N(0, prior_variance)], each entry counted `counts` times.
 
-    The closed form of BBB's complexity term; `counts` are row weights.
+    This is the complexity cost of Bayes by Backprop in closed form; `counts` are row
+    weights.
     """
     ratio = scale**2 / prior_variance
     return 0.5 * jnp.sum(

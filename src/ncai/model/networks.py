@@ -57,10 +57,10 @@ class MLP:
         hidden: number of nodes in each hidden layer.
         activation: name of the hidden activation, a key of `ACTIVATIONS`. Stored by
             name so that a network can be compared, hashed and written to a file.
-        latent_layer: which hidden layer z enters: the "first", beside x (the paper's),
-            or the "last". With one hidden layer they are the same. With more, "last"
-            makes integrals over z far cheaper, because the earlier layers depend only
-            on x.
+        latent_layer: which hidden layer z enters: the "first", together with x as in
+            the paper, or the "last". With one hidden layer they are the same. With
+            more, "last" makes integrals over z far cheaper, because the earlier layers
+            depend only on x.
         latent_hidden: nodes of hidden layers for z alone, which z passes through before
             it enters. They make steps in z possible (noise with two peaks) and cost
             almost nothing, because they depend only on z. Their activation is always

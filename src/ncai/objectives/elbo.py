@@ -126,7 +126,7 @@ def penalty_terms(
 @partial(jax.tree_util.register_dataclass, data_fields=[], meta_fields=[])
 @dataclass(frozen=True)
 class NegativeLogJoint:
-    """-log p(Y, W, Z | X): its minimum is the joint mode that the paper warns of."""
+    """-log p(Y, W, Z | X), minimal at the joint mode that the paper warns against."""
 
     def num_normals(self, unknowns: Unknowns) -> tuple[int, int]:
         """No randomness."""

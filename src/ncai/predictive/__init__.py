@@ -1,1 +1,1 @@
-"""The posterior predictive distribution and everything one asks of it."""
+"""The posterior predictive distribution and everything computed from it."""

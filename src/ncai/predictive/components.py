@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jaxtyping import Array, Float, Int
 
-# Numbers of components that represent all of them where an approximation is enough.
+# How many components represent all of them where an approximation is enough.
 NUM_SOME, NUM_FEW, NUM_FEWEST = 4096, 512, 128
 
 
@@ -24,7 +24,7 @@ class Components(NamedTuple):
         noise_std: standard deviation of the output noise of each draw.
         noise_factors: factors that turn `noise_std` into the widths of the noise.
         log_weights: logarithms of the weights of all components, which add up to 1.
-        few: numbers of components that were picked in proportion to their weights.
+        few: indices of components that were picked in proportion to their weights.
     """
 
     means: Float[Array, "S M L"]
@@ -84,7 +84,7 @@ def blur_of(
 def picks_by_weight(
     weights: Float[np.ndarray, "S M J"], size: int
 ) -> Int[np.ndarray, "size"]:
-    """Pick components in proportion to their weights, and return their numbers.
+    """Pick components in proportion to their weights, and return their indices.
 
     Golden-ratio steps visit all weight draws evenly and favour no value of z, whereas
     steps of a fixed length could favour some. The first steps alone are even, too.

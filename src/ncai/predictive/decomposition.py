@@ -90,7 +90,8 @@ class Decomposition(Parts):
         roots = {name: np.sqrt(getattr(self, name)) for name in PARTS}
         errors = self.standard_error
         if errors is not None:
-            # By the derivative of the root, or by the root of the error near 0.
+            # The error of a root follows from its derivative; near 0, it is the root of
+            # the error.
             found = {
                 name: np.minimum(
                     getattr(errors, name) / (2 * np.maximum(roots[name], 1e-300)),

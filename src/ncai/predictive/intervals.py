@@ -1,4 +1,4 @@
-"""Quantiles, sets of highest density, and a check for unreliable deviations."""
+"""Quantiles, sets of highest density, and a check for unreliable std."""
 
 from typing import Any
 

@@ -108,6 +108,6 @@ class QuantilePredictions:
         return 2 * losses.mean(axis=1)
 
     def quantile(self, q: ArrayLike) -> np.ndarray:
-        """Quantiles, [N, Q]; none lies beyond the outermost given ones."""
+        """Quantiles, [N, Q]; none lies beyond the outermost quantiles given."""
         levels = np.atleast_1d(np.asarray(q, np.float64))
         return np.stack([np.interp(levels, self.levels, row) for row in self.values])

@@ -48,7 +48,7 @@ def variance_split(name: str, components: Components, row, shared):
 
 
 def crps_split(name: str, components: Components, row, shared):
-    """The CRPS of y with itself, which is the integral of F(1 - F), split over W.
+    """The expected CRPS of y, which is the integral of F(1 - F), split over W.
 
     The aleatoric part is the mean over W of the integral of F_W (1 - F_W). The
     epistemic part is the integral of Var_W[F_W]. The same points of y serve for both.
@@ -111,7 +111,7 @@ def entropy_split(neighbours: int, components: Components, row, members):
 
 
 def sampled_entropy_split(components: Components, samples, members):
-    """The same for several outputs together, from samples [S, n, L] of u given W."""
+    """`entropy_split` for several outputs together, from samples [S, n, L] of u."""
     shares = shares_of_draws(components)
 
     def of_draw(index):

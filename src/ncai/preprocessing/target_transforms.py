@@ -135,7 +135,7 @@ def _yeo_johnson(y, power):
 def inverse(name: str, t, power, low, high, xp=jnp):
     """The inverse of g, a straight line below `low` and above `high`.
 
-    `xp` is NumPy or JAX's.
+    `xp` is `numpy` or `jax.numpy`.
     """
     if name == "none":
         return t

@@ -52,7 +52,7 @@ class Axis:
     Args:
         low: value at the start.
         high: value at the end.
-        label: words beside the axis.
+        label: text next to the axis.
         ticks: pairs of value and text; round numbers if not given.
         percent: write values, which are shares, as percentages.
         whole: values are counts, so only whole numbers get a tick.
@@ -111,7 +111,7 @@ def round_ticks(low: float, high: float, most: int = 6) -> list[float]:
 
 
 def number_texts(values: Sequence[float]) -> list[str]:
-    """Numbers of one axis, all with the decimals that make them distinct."""
+    """Texts of the numbers on an axis, with enough decimals to distinguish them."""
     if not values:
         return []
     largest = max(abs(value) for value in values)
@@ -232,7 +232,7 @@ def _side_by_side(name: str, labels: list[str], settings: np.ndarray) -> Feature
 
 
 def _round_the_cycle(name: str, cycle: str, num: int) -> FeatureAxis:
-    """The time of day, or the day of the week or of the year."""
+    """The axis of a cycle: time of day, day of the week or day of the year."""
     length = CYCLES[cycle]
     places = length * (np.arange(num) + 0.5) / num
     turns = 2 * np.pi * places / length

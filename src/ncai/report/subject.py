@@ -96,7 +96,7 @@ class Predicted:
 
 
 def split_of(predictive: Any) -> Decomposition:
-    """Aleatoric and epistemic uncertainty by CRPS, as `ncai predict --decompose`."""
+    """Decompose uncertainty by CRPS, in the same way as `ncai predict --decompose`."""
     found = predictive.decompose("crps")
     return found if np.ndim(found.total) == 1 else found.of_output(0)
 

@@ -1,4 +1,4 @@
-"""Write files whole or not at all, and explain why a file cannot be written."""
+"""Write files completely or not at all, and explain why one cannot be written."""
 
 import os
 import uuid
@@ -9,7 +9,7 @@ from pathlib import Path
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """Yield a temporary path beside `path`, and move it there if the block succeeds.
+    """Yield a temporary path next to `path`; move it there if the block succeeds.
 
     We do not use `tempfile`, whose files ignore the umask: only their owner may read
     them. An OSError keeps its class and gets a message that names `path`.

@@ -82,7 +82,7 @@ def prepare_jax() -> Path | None:
 
 
 def _is_private(folder: Path) -> bool:
-    """Create the folder if needed, and say whether only we can write to it."""
+    """Create the folder if needed; return whether only this user can write to it."""
     try:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         if os.name == "posix":

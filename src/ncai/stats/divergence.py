@@ -66,7 +66,7 @@ def aggregated_posterior_divergences(
         stds: `[N, K]` standard deviations sigma_n.
         prior_std: standard deviation of the prior, a number or `[K]`.
         num_samples: number of Monte Carlo samples from each of q and p.
-        seed: of these samples.
+        seed: seed of these samples.
     """
     means, stds = _in_prior_units(means, stds, prior_std)
     smooth = np.all(stds > _SMALLEST_STD, axis=1)
@@ -93,7 +93,7 @@ def aggregated_posterior_divergences(
 
 
 def _in_prior_units(means, stds, prior_std) -> tuple[np.ndarray, np.ndarray]:
-    """Means and standard deviations divided by the prior's: divergences stay equal."""
+    """Divide means and std by the std of the prior; this keeps the divergences."""
     means, stds = as_matrix(means, "means"), as_matrix(stds, "stds")
     if means.shape != stds.shape or stds.min() < 0:
         raise ValueError(

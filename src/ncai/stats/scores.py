@@ -209,7 +209,7 @@ def ks_statistic(
             p-value times K (Bonferroni).
         prior_std: standard deviation of the prior, a number or `[K]`.
         num_prior_samples: size of the prior sample; None for the exact distance.
-        seed: of the prior sample.
+        seed: seed of the prior sample.
 
     Example:
         >>> ks_statistic([0.0, 0.0], prior_std=1.0).statistic

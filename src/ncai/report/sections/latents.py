@@ -59,21 +59,21 @@ class Latents:
     missing: str
 
     def of(self, method: Method) -> MethodLatents | None:
-        """Z of one method, if it can be shown."""
+        """Return the z of one method, if it can be shown."""
         return next((one for one in self.methods if one.method is method), None)
 
 
 @dataclass(frozen=True, eq=False)
 class _Values:
-    """Z of some training rows by one method.
+    """The z of some training rows, inferred by one method.
 
     Attributes:
         rows: numbers of the training rows, [N].
         mean: posterior means of z, [N, K].
         std: posterior standard deviations of z, [N, K].
         drawn: one posterior draw of z for each row, [N, K].
-        shown: what pictures and tests are about: `mean` or `drawn`.
-        kind: "mean" or "draw", which of the two that is.
+        shown: the values that pictures and tests use: `mean` or `drawn`.
+        kind: which of the two `shown` is: "mean" or "draw".
         prior_std: standard deviation of the prior.
     """
 

@@ -144,7 +144,7 @@ def _chart(history, strengths: np.ndarray, term: str, values) -> dict[str, Any]:
     for step in stage_starts(history):
         if first < step < last:
             chart.line([step, step], [low, high], "reference")
-    # Values are clipped far outside the frame, so that slopes inside stay right.
+    # Values are clipped only far outside the frame, so that slopes inside stay correct.
     far = _FAR * (high - low)
     shown = np.clip(values, low - far, high + far)
     alone = np.count_nonzero(strengths) == 1
