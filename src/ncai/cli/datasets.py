@@ -88,7 +88,7 @@ def _where(known) -> str:
 
     path = find_file(known)
     if path is None:
-        return "not here"
+        return "not found"
     try:
         read_clean_file(known, path)
     except DatasetError:

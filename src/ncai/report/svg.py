@@ -28,8 +28,8 @@ class Chart:
     Args:
         x: horizontal axis.
         y: vertical axis.
-        width: of the whole chart, in pixels before the page scales it.
-        height: of the whole chart.
+        width: width of the whole chart, in pixels before the page scales it.
+        height: height of the whole chart.
         title: text that screen readers read aloud.
         kind: class of the SVG element.
         x_ticks: largest number of ticks across.

@@ -8,7 +8,7 @@ import pandas as pd
 
 MINUS = "\u2212"
 MISSING = "\u2013"
-# Whole numbers below this are written out: an id is not a measurement.
+# Whole numbers below this are written in full, because they may be ids.
 _LARGEST_WHOLE = 1e15
 _LONGEST_CELL = 40
 

@@ -58,7 +58,7 @@
 
     slider.addEventListener("input", show);
     document.querySelectorAll(".switch input").forEach((box) => box.addEventListener("change", show));
-    // The picture itself is a slider too: press on it, and drag.
+    // The picture itself is a slider, too: press on it and drag.
     svg.addEventListener("pointermove", (event) => { if (event.buttons) follow(event); });
     svg.addEventListener("pointerdown", follow);
     function follow(event) {
@@ -132,7 +132,7 @@
     document.querySelectorAll(".picked").forEach((dot) => dot.classList.remove("picked"));
   }
 
-  // The nearest dot within reach counts: a dot of five pixels is hard to meet.
+  // The nearest dot within reach counts: a dot of five pixels is hard to hit.
   function nearest(event) {
     const direct = event.target.closest("[data-row]");
     if (direct) return Number(direct.dataset.row);
@@ -163,7 +163,7 @@
   document.addEventListener("pointerdown", look);
   document.addEventListener("keydown", (event) => { if (event.key === "Escape") hideRow(); });
   box.querySelector("button").addEventListener("click", hideRow);
-  // Paper cannot be clicked: what is closed is opened for it, and closed again.
+  // Closed details are opened for printing, and closed again afterwards.
   let opened = [];
   window.addEventListener("beforeprint", () => {
     opened = [...document.querySelectorAll("details:not([open])")];
@@ -171,6 +171,6 @@
   });
   window.addEventListener("afterprint", () => opened.forEach((part) => { part.open = false; }));
 
-  // Native hints would cover the box that says more.
+  // Native tooltips would cover the box, which shows more.
   document.querySelectorAll("circle[data-row] > title").forEach((title) => title.remove());
 }());
