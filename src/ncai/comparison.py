@@ -53,7 +53,7 @@ class MarginalPredictions:
         )
 
     def crps(self, y: ArrayLike) -> np.ndarray:
-        """In closed form; the second term is the same for all rows."""
+        """The CRPS in closed form; its second term is the same for all rows."""
         distances = _in_blocks(
             lambda column: (
                 expected_absolute_value(column - self.means, self.stds[None])
@@ -105,7 +105,7 @@ class MarginalDensity:
         return self
 
     def predict(self, inputs: np.ndarray) -> Predictions:
-        """The same density for every row."""
+        """Return the same density for every row."""
         return MarginalPredictions(self.means_, self.stds_, self.weights_, len(inputs))
 
 
@@ -269,7 +269,7 @@ class CatBoostPeer:
         from catboost import CatBoostRegressor  # pyright: ignore
 
         train, held = held_out_rows(len(inputs), self.seed)
-        # Its loss has an absolute floor for the variance, so we standardise y.
+        # The loss has an absolute floor for the variance, so we standardise y.
         self.shift_, self.scale_ = targets.mean(), targets.std() or 1.0
         scaled = (targets - self.shift_) / self.scale_
         self.model_ = CatBoostRegressor(

@@ -101,7 +101,7 @@ def fetch(address: str, timeout: float, on_progress: OnProgress | None = None) -
     """Return everything that an address sends.
 
     Raises:
-        NoAnswerError: nothing usable came; the message says why.
+        NoAnswerError: nothing usable arrived; the message says why.
     """
     try:
         request = urllib.request.Request(

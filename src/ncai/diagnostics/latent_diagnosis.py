@@ -27,7 +27,7 @@ _KS_TOLERANCE = float(
 )
 # Predictions draw z from its prior, whatever x is. On average, this costs a new row at
 # most I(x; z) nats of log-likelihood. Less than this limit hardly changes predictions.
-# It is the information of a correlation of 0.31.
+# A correlation of 0.31 has this much information.
 SMALLEST_EFFECT = 0.05
 _SMALLEST_SQUARED_CORRELATION = 1 - float(np.exp(-2 * SMALLEST_EFFECT))
 _ADVICE = {

@@ -42,7 +42,7 @@ class Importance(NamedTuple):
     rmse: float
 
     def to_frame(self):
-        """As a pandas table, one row for each input."""
+        """Return a pandas table with one row for each input."""
         import pandas as pd
 
         columns = {k: v for k, v in self._asdict().items() if k != "rmse"}

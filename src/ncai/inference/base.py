@@ -82,7 +82,7 @@ class Preset:
     method: Mapping[str, Any]
 
 
-# The paper's settings: 30,000 steps of Adam at 0.01, one hidden layer with z beside x,
+# The paper's settings: 30,000 steps of Adam at 0.01, one hidden layer with z next to x,
 # empirical Bayes for the priors, and fixed noise (its grid has 0.1 and 0.01).
 PAPER = Preset(
     network=MLP(),

@@ -57,7 +57,7 @@ class Chart:
         size = "wide" if wide else "medium" if width > 380 else "small"
         self.kind = f"{size} {kind}".strip()
         self._x_marks, self._y_marks = x.marks(x_ticks), y.marks(y_ticks)
-        # Room for the longest number, and for the label of the axis beside it.
+        # Room for the longest number, and for the label of the axis next to it.
         longest = max((len(text) for _, text in self._y_marks), default=0)
         name_room = 20 if y.label else 0
         self.left = 14 + name_room + 7.2 * longest

@@ -60,7 +60,7 @@ def _beside(path: Path) -> Path:
 
 
 def _about(path: Path, error: OSError) -> OSError:
-    """The same kind of error, with a message about `path`, not the temporary file."""
+    """Return the same kind of error with a message about `path`."""
     folder = path.parent.absolute()
     if isinstance(error, PermissionError):
         reason = f"the folder {folder} is not yours to change"

@@ -18,7 +18,7 @@ from ncai.tables.inspect import learned_as
 
 # Columns in the table; the page says how many more there are.
 MOST_COLUMNS = 60
-# Columns in the box beside the pointer; the box says how many more there are.
+# Columns in the box next to the pointer; the box says how many more there are.
 MOST_COLUMNS_OF_A_ROW = 14
 _BINS = 20
 _POINTS = 56
@@ -33,7 +33,7 @@ class Data:
         columns_left_out: number of columns that the table does not list.
         learned_as: how the model saw the target.
         rounded: whether the target has only rounded values.
-        rows: for the script: what the box beside the pointer shows of each row.
+        rows: for the script: what the box next to the pointer shows of each row.
     """
 
     columns: list[dict[str, Any]]

@@ -216,7 +216,7 @@ def _lines(chart: Chart, method: Method, across: FeatureAxis, shown) -> None:
 
 
 def _profile(chart: Chart, subject: Subject, densities, start: int, data) -> None:
-    """The density at one x beside the picture, on the same vertical axis."""
+    """The density at one x next to the picture, on the same vertical axis."""
     left, right = data["profile"]
     x = number(float(chart.x(data["places"][start])))
     chart.over(
