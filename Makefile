@@ -26,7 +26,7 @@ demo: setup
 
 # A file of tests stays with one worker: what its tests share is then made once.
 test: setup
-	$(TEST_ENV) $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --durations 40 -m "not slow"
+	$(TEST_ENV) $(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder --durations 40
 
 test-slow: setup
 	$(TEST_ENV) $(BIN)/python -m pytest -n 2 -rA -m slow
