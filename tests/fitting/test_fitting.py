@@ -32,8 +32,8 @@ from ncai.fitting.search import Search
 from ncai.fitting.stacking import HeldOut, _far_behind, choose, group_shares, join_fits
 from ncai.fitting.transform_choice import Trial, worth_a_whole_fit
 from ncai.inference.posterior import Fit, NoiseSpread
+from ncai.inference.warm_start import initial_priors_of
 from ncai.model.bnn_lv import Model, Variance
-from ncai.model.empirical_bayes import initial_priors_of
 from ncai.model.networks import MLP, FlatNetwork
 from ncai.objectives.elbo import DeterministicError
 from ncai.preprocessing.rounding import Lattice
