@@ -219,10 +219,11 @@ def test_the_restarts_of_the_trial_may_predict_too(fitted):
 
 @pytest.mark.usefixtures("any_types")
 def test_the_restarts_of_the_trial_share_a_weight(fitted, monkeypatch):
-    given = {}
+    given, stack = {}, stacking._stack
 
-    def keep(fit, posterior, settings, judge):
+    def keep(fit, posterior, settings, judge, name):
         given["groups"], given["numbers"] = fit.groups, judge.numbers
+        return stack(fit, posterior, settings, judge, name)
 
     monkeypatch.setattr(stacking, "_stack", keep)
     main, trial = (
