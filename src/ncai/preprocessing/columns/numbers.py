@@ -134,8 +134,8 @@ class NumberPlan:
         values, no_number = _read(column, form)
         junk = no_number & column.is_text  # marks of missing values, such as "?"
         _refuse(column, values, no_number & ~junk, form)
-        filling = learn_filling(values, limits)
-        plan = cls(column.name, *filling, bool(junk.any()), span_of(values), form)
+        span, filling = span_of(values), learn_filling(values, limits)
+        plan = cls(column.name, *filling, bool(junk.any()), span, form)
         note = FORM_WORDS[form]
         if junk.any():
             example = str(column.words[junk].iloc[0])

@@ -46,6 +46,7 @@ class Quality:
         coverage: share of rows inside their intervals of this level.
         expected: the range of this share that chance explains.
         shifted: whether the intervals are in the wrong place, by a test of the PIT.
+        has_bins: whether there are enough rows for coverage by bin.
     """
 
     scores: list[dict[str, Any]]
@@ -58,6 +59,7 @@ class Quality:
     coverage: float
     expected: tuple[float, float]
     shifted: bool
+    has_bins: bool
 
     @property
     def too_narrow(self) -> bool:
@@ -69,17 +71,15 @@ class Quality:
         """Whether more rows lie inside their intervals than chance explains."""
         return self.coverage > self.expected[1] + 1e-9
 
-    @property
-    def has_bins(self) -> bool:
-        """Whether there are enough rows for coverage by bin."""
-        return any(chart["title"] == _BINS_TITLE for chart in self.charts)
-
 
 @shared
 def quality(subject: Subject) -> Quality:
     """Evaluate the methods on held-out rows, or on training rows if there are none."""
     main = subject.main_on_eval
     level, coverage, expected = _worst_level(main.pit)
+    curves = {
+        key: coverage_curve(found.pit, _CURVE) for key, found in subject.on_eval.items()
+    }
     bins, uniformity = _coverage_by_bin(subject), pit_uniformity(main.pit)
     given = subject.inputs.scores
     scores = given or _own_scores(subject)
@@ -90,7 +90,7 @@ def quality(subject: Subject) -> Quality:
         score_rows=score_rows(scores, num_scored),
         num_scored=num_scored,
         charts=[
-            _calibration(subject),
+            _calibration(subject, curves),
             _pit_histogram(subject, main.pit),
             *_bins(subject, bins),
             _sharpness(subject, main.upper - main.lower),
@@ -101,6 +101,7 @@ def quality(subject: Subject) -> Quality:
         coverage=coverage,
         expected=expected,
         shifted=uniformity.p_value < 1 - _VERDICT,
+        has_bins=len(bins) > 1,
     )
 
 
@@ -173,7 +174,7 @@ def _own_scores(subject: Subject) -> list[dict]:
     return table
 
 
-def _calibration(subject: Subject) -> dict[str, Any]:
+def _calibration(subject: Subject, curves: dict[str, np.ndarray]) -> dict[str, Any]:
     chart = Chart(
         Axis(0, 1, "probability of the interval", percent=True),
         Axis(0, 1, "share of rows inside", percent=True),
@@ -182,8 +183,7 @@ def _calibration(subject: Subject) -> dict[str, Any]:
     low, high = binomial_band(_CURVE, len(subject.eval_target))
     chart.band(_CURVE, low, high, "chance").line([0, 1], [0, 1], "reference")
     for method in reversed(subject.fitted):
-        curve = coverage_curve(subject.on_eval[method.key].pit, _CURVE)
-        chart.line(_CURVE, curve, "line", method.key)
+        chart.line(_CURVE, curves[method.key], "line", method.key)
     return _figure(
         chart.render(),
         "Calibration",
