@@ -159,8 +159,8 @@ class NumberPlan:
 
     def surprises(self, parsed: np.ndarray) -> list[Surprise]:
         """Return missing values, if training rows had none, and far values."""
-        missing = new_missing(self.name, np.isnan(parsed), self.had_missing)
-        return [*missing, *far_outside(self, parsed)]
+        far = far_outside(self, parsed)
+        return [*new_missing(self.name, np.isnan(parsed), self.had_missing), *far]
 
     def groups(self, outputs: dict[str, str]) -> list[ColumnGroup]:
         """The number with its mark."""
