@@ -37,8 +37,8 @@ from ncai.inference.nuts import (
     warm_start,
     warmup_chunk,
 )
+from ncai.inference.warm_start import initial_priors
 from ncai.model.bnn_lv import Model, Variance
-from ncai.model.empirical_bayes import initial_priors
 from ncai.model.networks import MLP, FlatNetwork
 from ncai.model.quadrature import latent_rule
 from ncai.runtime.atomic_write import replacing

@@ -20,9 +20,8 @@ import optax
 
 from benchmarks.speed.fit_worker import DoubleSumPenalties
 from benchmarks.speed.measuring import ratios, seconds_in_turn
-from ncai.inference.warm_start import mean_field_at, random_point
+from ncai.inference.warm_start import initial_priors_of, mean_field_at, random_point
 from ncai.model.bnn_lv import Model, Variance
-from ncai.model.empirical_bayes import initial_priors_of
 from ncai.model.networks import MLP, FlatNetwork
 from ncai.objectives.elbo import NegativeElbo
 from ncai.objectives.penalties import Penalties

@@ -101,10 +101,13 @@ __all__ = [  # pyright: ignore[reportUnsupportedDunderAll]
 
 def __getattr__(name: str):
     if name in _MODULES:
-        return import_module(f"ncai.{name}")
-    if name in _HOMES:
-        return getattr(import_module(f"ncai.{_HOMES[name]}"), name)
-    raise AttributeError(f"module 'ncai' has no attribute {name!r}")
+        found = import_module(f"ncai.{name}")
+    elif name in _HOMES:
+        found = getattr(import_module(f"ncai.{_HOMES[name]}"), name)
+    else:
+        raise AttributeError(f"module 'ncai' has no attribute {name!r}")
+    globals()[name] = found  # Python does not ask for it again
+    return found
 
 
 def __dir__() -> list[str]:

@@ -32,8 +32,8 @@ from ncai.fitting.search import Search
 from ncai.fitting.stacking import HeldOut, _far_behind, choose, group_shares, join_fits
 from ncai.fitting.transform_choice import Trial, worth_a_whole_fit
 from ncai.inference.posterior import Fit, NoiseSpread
+from ncai.inference.warm_start import initial_priors_of
 from ncai.model.bnn_lv import Model, Variance
-from ncai.model.empirical_bayes import initial_priors_of
 from ncai.model.networks import MLP, FlatNetwork
 from ncai.objectives.elbo import DeterministicError
 from ncai.preprocessing.rounding import Lattice
@@ -219,10 +219,11 @@ def test_the_restarts_of_the_trial_may_predict_too(fitted):
 
 @pytest.mark.usefixtures("any_types")
 def test_the_restarts_of_the_trial_share_a_weight(fitted, monkeypatch):
-    given = {}
+    given, stack = {}, stacking._stack
 
-    def keep(fit, posterior, settings, judge):
+    def keep(fit, posterior, settings, judge, name):
         given["groups"], given["numbers"] = fit.groups, judge.numbers
+        return stack(fit, posterior, settings, judge, name)
 
     monkeypatch.setattr(stacking, "_stack", keep)
     main, trial = (

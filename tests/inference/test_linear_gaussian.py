@@ -18,12 +18,9 @@ from ncai.inference.hmc import HMC, HMCMarginal
 from ncai.inference.map import MAP
 from ncai.inference.mean_field import MFVI
 from ncai.inference.posterior import GaussianPosterior
+from ncai.inference.warm_start import initial_priors_of
 from ncai.model.bnn_lv import Model, NoiseMoments, PriorState, Variance
-from ncai.model.empirical_bayes import (
-    empirical_variance,
-    initial_priors_of,
-    update_priors,
-)
+from ncai.model.empirical_bayes import empirical_variance, update_priors
 from ncai.model.log_joint import log_joint_terms
 from ncai.model.mean_field import (
     MeanField,

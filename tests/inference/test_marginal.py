@@ -23,9 +23,8 @@ from ncai.inference.marginal import (
     in_batches,
 )
 from ncai.inference.posterior import GaussianPosterior, SamplePosterior
-from ncai.inference.warm_start import mean_field_at
+from ncai.inference.warm_start import initial_priors, mean_field_at
 from ncai.model.bnn_lv import Model, NoiseMoments, PriorState, Variance
-from ncai.model.empirical_bayes import initial_priors
 from ncai.model.mean_field import MeanField, raw_scale_of
 from ncai.model.networks import MLP, FlatNetwork
 from ncai.model.quadrature import latent_rule, marginal_log_likelihood

@@ -407,7 +407,7 @@ def test_rows_are_counted_from_1_or_have_their_own_labels():
     model, X, y = one_input()
 
     def name(raw):
-        return Subject(ReportInputs(model, X, y, raw_train=raw)).row_name(3)
+        return Subject(ReportInputs(model, X, y, raw_train=raw)).row_names[3]
 
     assert name(None) == "row 4"
     assert name(X) == "row 4"

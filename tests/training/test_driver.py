@@ -18,9 +18,8 @@ from ncai.inference.mean_field import MEANS_HELD
 from ncai.inference.ncai import NCAI, NCAI0
 from ncai.inference.nuts import window_adaptation
 from ncai.inference.registry import METHODS
-from ncai.inference.warm_start import mean_field_at, random_point
+from ncai.inference.warm_start import initial_priors, mean_field_at, random_point
 from ncai.model.bnn_lv import Model, Variance
-from ncai.model.empirical_bayes import initial_priors
 from ncai.model.networks import MLP, FlatNetwork
 from ncai.objectives.elbo import DeterministicError, NegativeElbo
 from ncai.objectives.penalties import Penalties

@@ -266,11 +266,12 @@ def _show_columns(request: FitRequest, tables: "FitTables") -> None:
 
 def _warn_of_time_limit(request: FitRequest, model: "TableModel") -> None:
     """Warn that the time limit cut training short, if no summary says so."""
+    if request.form != "none":
+        return
     from ncai.tables.inspect import cut_short
 
     estimator = model.estimator
-    cut = cut_short(estimator.stop_reasons_, estimator.n_iter_)
-    if cut and request.form == "none":
+    if cut := cut_short(estimator.stop_reasons_, estimator.n_iter_):
         notify(f"Warning: {cut}")
 
 
@@ -286,14 +287,15 @@ def _show_training(
     from ncai.tables.inspect import cut_short, learned_as, rows_sentence
 
     estimator, record = model.estimator, model.record
-    rows = rows_sentence(vars(record))
+    settings = estimator.settings_.to_dict()
     reasons: list[str] = estimator.stop_reasons_ or []
+    rows, cut = rows_sentence(vars(record)), cut_short(reasons, estimator.n_iter_)
     lines = [
         ("Rows", f"{rows}; {estimator.fit_seconds_:.1f} s"),
-        ("Target", learned_as(estimator.settings_.to_dict())),
+        ("Target", learned_as(settings)),
         *zip(("Stages", *[""] * 9), reasons, strict=False),
     ]
-    if cut := cut_short(reasons, estimator.n_iter_):
+    if cut:
         lines.append(("Note", cut))
     if diagnosis is not None:
         lines += [

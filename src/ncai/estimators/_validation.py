@@ -12,17 +12,15 @@ from ncai.model.networks import FlatNetwork
 from ncai.types import RawRows, Unknowns
 
 
-def given_start(
-    start, network: FlatNetwork, num_rows: int, used: np.ndarray
-) -> Unknowns | None:
-    """Check a start given as values, and return it for the used rows; else None."""
-    if start is None or isinstance(start, str):
-        return None
+def start_with_values(
+    start, networks: list[FlatNetwork], num_rows: int, used: np.ndarray
+) -> tuple[list[FlatNetwork], Unknowns]:
+    """Check a start given as values; return its network, and the start of used rows."""
     if not isinstance(start, dict) or "weights" not in start:
         raise ValueError(
             f"start={start!r} must be a name or a dict with 'weights' and 'latents'."
         )
-    weights = start["weights"]
+    network, weights = _network_of(start["weights"], networks), start["weights"]
     if not hasattr(weights, "ndim"):
         try:
             weights = network.flatten(weights)
@@ -55,20 +53,17 @@ def given_start(
     if not (np.isfinite(weights).all() and np.isfinite(latents).all()):
         raise ValueError("start contains NaN or infinity; every value must be finite.")
     latents = np.broadcast_to(latents, (*several, *shape))[..., used, :]
-    return Unknowns(weights, latents, np.zeros(0))  # pyright: ignore
+    return [network], Unknowns(weights, latents, np.zeros(0))  # pyright: ignore
 
 
-def networks_of_start(networks: list[FlatNetwork], start) -> list[FlatNetwork]:
-    """Return the networks to try; with given weights, only the one that fits them."""
-    if not isinstance(start, dict) or "weights" not in start:
-        return networks
-    weights = start["weights"]
+def _network_of(weights, networks: list[FlatNetwork]) -> FlatNetwork:
+    """Return the network that given weights belong to."""
     if hasattr(weights, "ndim"):
         number = np.shape(weights)[-1] if np.ndim(weights) else 1
     else:
         number = sum(np.size(leaf) for leaf in jax.tree.leaves(weights))
     alike = [own for own in networks if own.num_weights == number]
-    return (alike or networks)[:1]
+    return (alike or networks)[0]
 
 
 def validate(estimator, X, y="no_validation", *, names=("X", "y"), **options):

@@ -12,11 +12,10 @@ from ncai.estimators._latents import LatentQueries, latents_of
 from ncai.estimators._memory import fit_bytes, prediction_bytes, warn_if_large
 from ncai.estimators._parameters import MethodParameters
 from ncai.estimators._validation import (
-    given_start,
-    networks_of_start,
     new_seed,
     rows_to_fit,
     seed_of,
+    start_with_values,
     validate,
     validation_rows,
 )
@@ -201,9 +200,9 @@ class BNNLVRegressor(LatentQueries, RegressorMixin, MethodParameters):
         valid = validation_rows(self, X_valid, y_valid, rows.targets.shape[1])
         given = settings.method.start
         sizes = rows.inputs.shape[1], settings.latent_dim, rows.targets.shape[1]
-        networks = networks_to_try(settings.network, *sizes)
-        networks = networks_of_start(networks, given)
-        start = given_start(given, networks[0], len(X), used)
+        networks, start = networks_to_try(settings.network, *sizes), None
+        if given is not None and not isinstance(given, str):
+            networks, start = start_with_values(given, networks, len(X), used)
         warn_if_large(
             "This fit",
             fit_bytes(settings, networks[0], len(used)),

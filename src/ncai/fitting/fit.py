@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 import jax
 import numpy as np
 
-from ncai.fitting.holdout import HoldOut, pad_start, plan_holdout
+from ncai.fitting.holdout import pad_start, plan_holdout
 from ncai.fitting.settings import Settings
-from ncai.fitting.stacking import Choice, HeldOut, choose, join_fits
+from ncai.fitting.stacking import HeldOut, choose, join_fits
 from ncai.inference.base import Training
 from ncai.inference.posterior import Fit, GaussianPosterior, Posterior
 from ncai.model.networks import FlatNetwork
@@ -74,7 +74,14 @@ def fit_rows(
     model = settings.method.build_model(task.network, settings.noise_variance)
     driver = Driver(task.on_progress, settings.time_limit)
     fit = settings.method.fit(key, model, data, training, driver)
-    _warn_of_losses(fit)
+    lost = np.flatnonzero(~fit.alive)
+    if len(lost):
+        warnings.warn(
+            f"{len(lost)} of {len(fit.alive)} restarts became non-finite and were "
+            f"dropped (numbers {lost.tolist()}); the others are used. A smaller "
+            "learning_rate may keep them.",
+            stacklevel=4,
+        )
     num_trial_members = 0
     if task.trial is not None:
         fit = join_fits(fit, task.trial)
@@ -93,28 +100,9 @@ def fit_rows(
         chosen.scores,
         chosen.score_name,
         chosen.kept,
-        _numbered(chosen, holdout),
+        chosen.held_out,
         time.monotonic() - started,
     )
-
-
-def _warn_of_losses(fit: Fit) -> None:
-    lost = np.flatnonzero(~fit.alive)
-    if len(lost):
-        warnings.warn(
-            f"{len(lost)} of {len(fit.alive)} restarts became non-finite and were "
-            f"dropped (numbers {lost.tolist()}); the others are used. A smaller "
-            "learning_rate may keep them.",
-            stacklevel=5,
-        )
-
-
-def _numbered(chosen: Choice, holdout: HoldOut) -> HeldOut | None:
-    """Number held-out rows among all rows; None for the user's validation rows."""
-    found = chosen.held_out
-    if found is None or holdout.held_index is None:
-        return found
-    return replace(found, rows=holdout.held_index[found.rows])
 
 
 def _without_padding(posterior: Posterior, num_rows: int) -> Posterior:

@@ -31,10 +31,9 @@ class HoldOut:
 
     def data(self, rows: TrainingRows, num_restarts: int) -> Data:
         """Return the training data; with folds, each restart has its own weights."""
-        data = to_data(rows.pick(self.train_index))
         if self.folds is None:
-            return data
-        return without_own_fold(data, self.folds, num_restarts)
+            return to_data(rows.pick(self.train_index))
+        return without_own_fold(to_data(rows), self.folds, num_restarts)
 
     def judges_of(self, restart: int) -> np.ndarray:
         """Return which of the held-out rows a restart did not train on."""

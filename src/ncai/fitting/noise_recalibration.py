@@ -26,10 +26,11 @@ from scipy.special import logsumexp
 from ncai.fitting.holdout import HoldOut
 from ncai.fitting.settings import Settings
 from ncai.inference.posterior import GaussianPosterior, NoiseSpread, Posterior
+from ncai.model.networks import FlatNetwork
 from ncai.predictive import row_statistics
 from ncai.predictive.row_map import Mixtures, map_mixtures
 from ncai.runtime.jax_setup import num_threads
-from ncai.types import TrainingRows
+from ncai.types import TrainingRows, WeightDraws
 
 NUM_DRAWS, NUM_LATENT_DRAWS = 64, 16
 
@@ -99,13 +100,15 @@ class Judge:
         """Log densities at each noise width; NaN where a member trained on a row."""
         rows = self.holdout.judges
         assert rows is not None
-        count = posterior.num_components
+        count, network = posterior.num_components, posterior.model.network
+        draws = [posterior.select(m).draw(self.key, NUM_DRAWS) for m in range(count)]
+        owned = [self.holdout.judges_of(number) for number in self.numbers]
         found = np.full((len(grid.factors), count, len(rows)), np.nan)
 
         def judge(member: int) -> None:
-            own = self.holdout.judges_of(self.numbers[member])
-            found[:, member, own] = log_probs_on_grid(
-                posterior.select(member), rows.pick(own), self.key, grid
+            own = owned[member]
+            found[:, member, own] = _log_probs_of_draws(
+                network, draws[member], rows.pick(own), grid
             )
 
         judge(0)  # compiles; the others then run in parallel
@@ -144,17 +147,19 @@ def log_probs_on_grid(
     posterior: Posterior, rows: TrainingRows, key, grid: NoiseGrid
 ) -> Float[np.ndarray, "G N"]:
     """Log predictive density of rows at every width, in the units of training."""
-    mixtures = Mixtures.of(
-        posterior.model.network,
-        posterior.draw(key, NUM_DRAWS),
-        NUM_LATENT_DRAWS,
-        rows.inputs,
-    )
+    draws = posterior.draw(key, NUM_DRAWS)
+    return _log_probs_of_draws(posterior.model.network, draws, rows, grid)
+
+
+def _log_probs_of_draws(
+    network: FlatNetwork, draws: WeightDraws, rows: TrainingRows, grid: NoiseGrid
+) -> Float[np.ndarray, "G N"]:
+    nodes = np.asarray(grid.nodes(), np.float32)
     found = map_mixtures(
         row_statistics.log_prob_at_scales,
-        mixtures,
+        Mixtures.of(network, draws, NUM_LATENT_DRAWS, rows.inputs),
         rows.targets.astype(np.float32),
-        np.asarray(grid.nodes(), np.float32),
+        nodes,
     )
     return grid.at_every_width(found.T)
 

@@ -92,7 +92,7 @@ class Search:
         that came close to the best. After Ctrl-C only one trial is returned, marked as
         interrupted: the best complete one, or else the one that was interrupted.
         """
-        settings = self.settings.for_trial(len(listed) * len(networks))
+        settings = _trial_settings(self.settings, len(listed) * len(networks))
         done: list[Trial] = []
 
         def interrupted_by(candidate: Candidate, network: FlatNetwork) -> bool:
@@ -162,6 +162,18 @@ class Search:
         task = FitTask(settings, network, self.seed, self.start, report, trial)
         result = fit_rows(task, candidate.rows, candidate.valid)
         return judge(candidate, network, result)
+
+
+def _trial_settings(settings: Settings, num_trials: int) -> Settings:
+    """Return settings for a trial fit: fewer steps, one restart for each fold."""
+    limit = settings.time_limit
+    return replace(
+        settings,
+        method=settings.method.for_trial(),
+        max_steps=max(settings.max_steps // 4, 1),
+        n_restarts=min(settings.n_restarts, max(settings.num_folds, 4)),
+        time_limit=limit and limit / (4 * num_trials),
+    )
 
 
 def _before_interrupt(done: list[Trial]) -> list[Trial]:

@@ -7,16 +7,18 @@ from typing import Any
 import numpy as np
 
 from ncai.inference.base import Method
-from ncai.inference.registry import METHODS, method_of
+from ncai.inference.registry import METHODS, PRESETS, method_of
 from ncai.model.networks import MLP, Network, layer_widths
 from ncai.preprocessing.target_transforms import NAMES as TRANSFORMS
 from ncai.runtime.arguments import (
     check_fields,
     count,
     flag,
+    one_of,
     positive,
     setting,
     variance_or,
+    whole_number,
     word,
 )
 
@@ -108,6 +110,8 @@ class Settings:
     def resolve(cls, params: Mapping[str, Any]) -> "Settings":
         """Resolve an estimator's arguments: fill in the values of the preset."""
         preset, latent_dim = params["preset"], params["latent_dim"]
+        one_of("preset", preset, PRESETS)
+        whole_number("latent_dim", latent_dim, 0)
         method = method_of(params["inference"], preset, latent_dim)
         values = method.presets[preset]
         filled = {
@@ -130,19 +134,6 @@ class Settings:
             standardize=params["standardize"],
             progress=params["progress"],
             **filled,
-        )
-
-    # ----- What follows from them ----------------------------------------------------
-
-    def for_trial(self, num_trials: int) -> "Settings":
-        """Return settings for a trial fit: fewer steps, one restart for each fold."""
-        limit = self.time_limit
-        return replace(
-            self,
-            method=self.method.for_trial(),
-            max_steps=max(self.max_steps // 4, 1),
-            n_restarts=min(self.n_restarts, max(self.num_folds, 4)),
-            time_limit=limit and limit / (4 * num_trials),
         )
 
     def to_dict(self) -> dict[str, Any]:

@@ -1,10 +1,11 @@
 """Which restarts predict, and their stacking weights in the mixture."""
 
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import jax
 import numpy as np
-from jaxtyping import Float
+from jaxtyping import Float, Int
 
 from ncai.fitting.holdout import HoldOut
 from ncai.fitting.noise_recalibration import (
@@ -30,7 +31,8 @@ class HeldOut:
     """Log densities of held-out rows, by restarts that did not train on them.
 
     Args:
-        rows: the numbers of the rows among `HoldOut.judges`.
+        rows: the numbers of the rows among all rows, or among the user's validation
+            rows if there are any.
         log_probs: log densities under the mixture that predicts, in the units of
             training.
     """
@@ -78,15 +80,21 @@ def choose(
         return _by_objective(fit, posterior, settings)
     main = len(posterior.shares) - num_trial_members
     judge = Judge(holdout, key, (*range(main), *range(num_trial_members)))
+    name = BY_HELD_OUT if holdout.folds is None else BY_FOLD
     if settings.keep == "weighted":
-        return _stack(fit, posterior, settings, judge)
-    log_probs = judge.log_probs(posterior)[0]
-    scores = _finite_scores(judge.scores(log_probs), fit, _name(holdout))
-    kept = np.array([np.argmax(scores)])
-    if settings.keep == "equal":
-        kept = np.flatnonzero(np.isfinite(scores) & ~_far_behind(scores, log_probs))
-    shares = np.full(len(kept), 1 / len(kept))
-    return _choice(posterior, log_probs, scores, holdout, (kept, shares))
+        found = _stack(fit, posterior, settings, judge, name)
+    else:
+        found = _select(fit, posterior, settings, judge, name)
+    mixed = mix(found.log_probs[found.kept], found.shares)
+    known = np.flatnonzero(~np.isnan(mixed))
+    rows = known if holdout.held_index is None else holdout.held_index[known]
+    return Choice(
+        found.posterior.select(found.kept, found.shares),
+        found.scores,
+        name,
+        found.kept,
+        HeldOut(rows, mixed[known]),
+    )
 
 
 def _by_objective(fit: Fit, posterior: GaussianPosterior, settings: Settings) -> Choice:
@@ -103,43 +111,52 @@ def _by_objective(fit: Fit, posterior: GaussianPosterior, settings: Settings) ->
     return Choice(posterior.select(kept, shares), scores, BY_OBJECTIVE, kept)
 
 
+class _Chosen(NamedTuple):
+    """All restarts with their held-out log densities, and those that predict."""
+
+    posterior: GaussianPosterior
+    log_probs: Float[np.ndarray, "R N"]
+    scores: Float[np.ndarray, "R"]
+    kept: Int[np.ndarray, "members"]
+    shares: Float[np.ndarray, "members"]
+
+
+def _select(
+    fit: Fit,
+    posterior: GaussianPosterior,
+    settings: Settings,
+    judge: Judge,
+    name: str,
+) -> _Chosen:
+    """Keep the best restart, or all that did not fail, with equal weights."""
+    log_probs = judge.log_probs(posterior)[0]
+    scores = _finite_scores(judge.scores(log_probs), fit, name)
+    kept = np.array([np.argmax(scores)])
+    if settings.keep == "equal":
+        kept = np.flatnonzero(np.isfinite(scores) & ~_far_behind(scores, log_probs))
+    shares = np.full(len(kept), 1 / len(kept))
+    return _Chosen(posterior, log_probs, scores, kept, shares)
+
+
 def _stack(
     fit: Fit,
     posterior: GaussianPosterior,
     settings: Settings,
     judge: Judge,
-) -> Choice:
+    name: str,
+) -> _Chosen:
     """Recalibrate the noise of groups, fit stacking weights, recalibrate again."""
     groups = np.arange(len(fit.alive)) if fit.groups is None else fit.groups
     found = recalibrate_groups(posterior, judge, groups, fit.alive, settings)
     posterior, log_probs = found.posterior, found.log_probs
-    scores = _finite_scores(found.scores, fit, _name(judge.holdout))
+    scores = _finite_scores(found.scores, fit, name)
     living = np.flatnonzero(np.isfinite(scores) & ~_far_behind(scores, log_probs))
     shares = group_shares(log_probs[living], groups[living], judge.row_weights)
     if found.recalibrated:
         posterior, log_probs = recalibrate_mixture(posterior, judge, living, shares)
     large = shares > LEAST_SHARE
     kept, shares = living[large], shares[large] / shares[large].sum()
-    return _choice(posterior, log_probs, scores, judge.holdout, (kept, shares))
-
-
-def _choice(
-    posterior: GaussianPosterior,
-    log_probs: Float[np.ndarray, "R N"],
-    scores: np.ndarray,
-    holdout: HoldOut,
-    kept_and_shares: tuple[np.ndarray, np.ndarray],
-) -> Choice:
-    kept, shares = kept_and_shares
-    mixed = mix(log_probs[kept], shares)
-    known = np.flatnonzero(~np.isnan(mixed))
-    chosen = posterior.select(kept, shares)
-    held_out = HeldOut(known, mixed[known])
-    return Choice(chosen, scores, _name(holdout), kept, held_out)
-
-
-def _name(holdout: HoldOut) -> str:
-    return BY_HELD_OUT if holdout.folds is None else BY_FOLD
+    return _Chosen(posterior, log_probs, scores, kept, shares)
 
 
 def _finite_scores(scores: np.ndarray, fit: Fit, name: str) -> np.ndarray:

@@ -14,7 +14,7 @@ from ncai.fitting.settings import Settings
 from ncai.model.networks import FlatNetwork
 from ncai.preprocessing.rounding import Lattice
 from ncai.preprocessing.scaling import Scaling
-from ncai.types import ContinuousRows, RawRows, TrainingRows
+from ncai.types import RawRows, TrainingRows
 
 # Transforms whose trial fits differ by fewer standard errors are both fitted
 # completely, because a quarter of the steps does not show which is best in the end.
@@ -29,14 +29,17 @@ class Candidate:
         scaling: the transform, the rounding and the units of training.
         rows: the rows to fit, in these units.
         valid: the user's validation rows, in these units.
-        judges: the rows that may score a fit, in the units of y: the validation rows,
-            or else the rows to fit.
+        judge_weights: the weights of the rows that may score a fit: the validation
+            rows, or else the rows to fit.
+        log_density_shifts: what turns log densities of these rows in the units of
+            training into log densities of y.
     """
 
     scaling: Scaling
     rows: TrainingRows
     valid: TrainingRows | None
-    judges: ContinuousRows
+    judge_weights: np.ndarray
+    log_density_shifts: np.ndarray
 
 
 @dataclass(frozen=True)
@@ -82,12 +85,14 @@ def candidates(
         smooth = rounding.dequantise(rows, seed, positive)
         rounds = settings.rounding == "auto"
         scaling = Scaling.learn(smooth, settings.standardize, name, rounding, rounds)
-        if valid is None:
-            return Candidate(scaling, scaling.apply(smooth), None, smooth)
-        if positive:
-            _require_logarithms(valid, rounding, "y_valid")
-        judges = rounding.dequantise(valid, seed + 1, positive)
-        return Candidate(scaling, scaling.apply(smooth), scaling.apply(judges), judges)
+        scaled, scaled_valid, judges = scaling.apply(smooth), None, smooth
+        if valid is not None:
+            if positive:
+                _require_logarithms(valid, rounding, "y_valid")
+            judges = rounding.dequantise(valid, seed + 1, positive)
+            scaled_valid = scaling.apply(judges)
+        shifts = scaling.log_density_shifts(judges)
+        return Candidate(scaling, scaled, scaled_valid, judges.weights, shifts)
 
     return [candidate(name) for name in names]
 
@@ -121,9 +126,9 @@ def judge(candidate: Candidate, network: FlatNetwork, result: Result) -> Trial:
     found = result.held_out
     if found is None:
         return Trial(candidate, network, result, None, np.zeros(0))
-    held = candidate.judges.pick(found.rows)
-    log_probs = found.log_probs + candidate.scaling.log_density_shifts(held)
-    return Trial(candidate, network, result, log_probs, held.weights)
+    log_probs = found.log_probs + candidate.log_density_shifts[found.rows]
+    weights = candidate.judge_weights[found.rows]
+    return Trial(candidate, network, result, log_probs, weights)
 
 
 def worth_a_whole_fit(trials: list[Trial]) -> list[Trial]:

@@ -12,12 +12,12 @@ from ncai.inference.base import GradientMethod, Training
 from ncai.inference.posterior import Fit, GaussianPosterior, Posterior, driver_fit
 from ncai.inference.warm_start import (
     as_gaussian,
+    initial_priors_of,
     random_points,
     stack_starts,
     with_latents_of,
 )
 from ncai.model.bnn_lv import Model, PriorState
-from ncai.model.empirical_bayes import initial_priors_of
 from ncai.objectives.elbo import NegativeLogJoint
 from ncai.training.driver import Driver
 from ncai.training.step import initial_state

@@ -14,7 +14,6 @@ from ncai.inference.map import MAP
 from ncai.inference.marginal import Marginal
 from ncai.inference.mean_field import MFVI
 from ncai.inference.ncai import NCAI, NCAI0
-from ncai.runtime.arguments import one_of, whole_number
 
 MethodClass = TypeVar("MethodClass", bound=type[Method])
 
@@ -37,8 +36,6 @@ def method_of(
     inference: str | Method | None, preset: str, latent_dim: int = 1
 ) -> Method:
     """Return the method of an estimator, with the settings of the preset filled in."""
-    one_of("preset", preset, PRESETS)
-    whole_number("latent_dim", latent_dim, 0)
     method = open_method(inference, preset)
     if latent_dim == 0:
         method = method.without_latents()

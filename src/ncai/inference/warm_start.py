@@ -9,8 +9,7 @@ from jaxtyping import Array, Key, PRNGKeyArray
 
 from ncai.inference.base import GradientMethod, Training
 from ncai.inference.posterior import GaussianPosterior, Posterior
-from ncai.model.bnn_lv import Model
-from ncai.model.empirical_bayes import initial_priors_of
+from ncai.model.bnn_lv import Model, PriorState, Variance, noise_start
 from ncai.model.mean_field import MeanField, raw_scale_of
 from ncai.objectives.elbo import DeterministicError
 from ncai.runtime.jax_setup import RUN_ONCE
@@ -75,11 +74,33 @@ def starting_points(
     return random_points(keys, model, data.inputs.shape[0])
 
 
-def noise_start(model: Model) -> jax.Array:
-    """Return the initial log variance of learned noise (empty if it is not learned)."""
-    if model.noise_is_unknown:
-        return jnp.log(jnp.asarray(model.noise_variance.value, float))
-    return jnp.zeros(0)
+def initial_priors(key: PRNGKeyArray, model: Model) -> PriorState:
+    """The variances at the start: fixed values, or draws from the hyper-prior."""
+    one = initial_priors_of(jnp.reshape(key, (1,)), model)
+    return jax.tree.map(lambda a: a[0], one)
+
+
+def initial_priors_of(keys: Key[Array, "R"], model: Model) -> PriorState:
+    """`initial_priors` for each key."""
+    variances = model.weight_variance, model.latent_variance, model.noise_variance
+    return PriorState(*_first_variances(keys, variances))
+
+
+# A separate program that does not depend on network or data: the gamma sampler
+# takes a second to compile, which would be too long for every new shape.
+@jax.jit(compiler_options=RUN_ONCE)
+def _first_variances(keys, variances: tuple[Variance, ...]) -> tuple[Array, ...]:
+    def first(key, variance: Variance):
+        if variance.mode == "empirical":
+            gamma = jax.random.gamma(key, variance.alpha, jnp.shape(variance.value))
+            return variance.beta / jnp.maximum(gamma, 1e-3)
+        return jnp.asarray(variance.value, float)
+
+    def one(key):
+        each = jax.random.split(key, len(variances))
+        return tuple(first(k, v) for k, v in zip(each, variances, strict=True))
+
+    return jax.vmap(one)(keys)
 
 
 def random_point(key: PRNGKeyArray, model: Model, num_rows: int) -> Unknowns:

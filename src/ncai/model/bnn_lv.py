@@ -78,6 +78,13 @@ class Model:
         return self.noise_variance.mode in ("map", "variational")
 
 
+def noise_start(model: Model) -> jax.Array:
+    """Return the initial log variance of learned noise (empty if it is not learned)."""
+    if model.noise_is_unknown:
+        return jnp.log(jnp.asarray(model.noise_variance.value, float))
+    return jnp.zeros(0)
+
+
 class PriorState(NamedTuple):
     """The present values of the three variances during a fit."""
 

@@ -5,42 +5,11 @@ the second moments of what it governs, is applied after every step of training
 (coordinate descent).
 """
 
-import jax
 import jax.numpy as jnp
 from jax.scipy.special import gammaln
-from jaxtyping import Array, Float, Key, PRNGKeyArray
+from jaxtyping import Array, Float
 
 from ncai.model.bnn_lv import Model, PriorState, Variance
-from ncai.runtime.jax_setup import RUN_ONCE
-
-
-def initial_priors(key: PRNGKeyArray, model: Model) -> PriorState:
-    """The variances at the start: fixed values, or draws from the hyper-prior."""
-    one = initial_priors_of(jnp.reshape(key, (1,)), model)
-    return jax.tree.map(lambda a: a[0], one)
-
-
-def initial_priors_of(keys: Key[Array, "R"], model: Model) -> PriorState:
-    """`initial_priors` for each key."""
-    variances = model.weight_variance, model.latent_variance, model.noise_variance
-    return PriorState(*_first_variances(keys, variances))
-
-
-# A separate program that does not depend on network or data: the gamma sampler
-# takes a second to compile, which would be too long for every new shape.
-@jax.jit(compiler_options=RUN_ONCE)
-def _first_variances(keys, variances: tuple[Variance, ...]) -> tuple[Array, ...]:
-    def first(key, variance: Variance):
-        if variance.mode == "empirical":
-            gamma = jax.random.gamma(key, variance.alpha, jnp.shape(variance.value))
-            return variance.beta / jnp.maximum(gamma, 1e-3)
-        return jnp.asarray(variance.value, float)
-
-    def one(key):
-        each = jax.random.split(key, len(variances))
-        return tuple(first(k, v) for k, v in zip(each, variances, strict=True))
-
-    return jax.vmap(one)(keys)
 
 
 def inverse_gamma_log_density(

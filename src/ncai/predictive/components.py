@@ -8,8 +8,10 @@ from typing import NamedTuple
 
 import jax.numpy as jnp
 import numpy as np
+from jax.scipy.special import logsumexp
 from jaxtyping import Array, Float, Int
 
+LOG_2PI = float(np.log(2 * np.pi))
 # How many components represent all of them where an approximation is enough.
 NUM_SOME, NUM_FEW, NUM_FEWEST = 4096, 512, 128
 
@@ -64,38 +66,27 @@ class Mixture(NamedTuple):
         return jnp.sum(self.weights * self.means)
 
 
-def blur_of(
-    means: Float[Array, "N S M L"], shares: Float[Array, "S M"]
-) -> Float[Array, "N S M L"]:
-    """How much components are widened: a share of the distance to the nearer neighbour.
+def joint_log_density(
+    components: Components, targets: Float[Array, "L"], scale: float | Array = 1.0
+) -> Float[Array, ""]:
+    """Log p(y|x) of all outputs together (Eq. `posterior-predictive`).
 
-    Where the noise is smaller than the distances between components, the mixture would
-    have spikes, which the density of y does not have. Gaps between modes stay empty,
-    because the distance is measured to the nearer neighbour.
+    `scale` multiplies the noise. logsumexp keeps the result finite in far tails, where
+    each component alone underflows.
     """
-    if means.shape[-2] < 2:
-        return jnp.zeros_like(means)
-    away = jnp.abs(jnp.diff(means, axis=-2))
-    below = jnp.concatenate([away[..., :1, :], away], axis=-2)
-    above = jnp.concatenate([away, away[..., -1:, :]], axis=-2)
-    return shares[..., None] * jnp.minimum(below, above)
+    return logsumexp(log_components(components, targets, scale))
 
 
-def picks_by_weight(
-    weights: Float[np.ndarray, "S M J"], size: int
-) -> Int[np.ndarray, "size"]:
-    """Pick components in proportion to their weights, and return their indices.
-
-    Golden-ratio steps visit all weight draws evenly and favour no value of z, whereas
-    steps of a fixed length could favour some. The first steps alone are even, too.
-    Components of the same noise width are next to each other, so each width gets its
-    share of the steps.
-    """
-    order = np.moveaxis(np.arange(weights.size).reshape(weights.shape), -1, 0).ravel()
-    edges = np.cumsum(weights.ravel()[order], dtype=np.float64)
-    places = np.arange(size) * (np.sqrt(5) - 1) / 2 % 1.0
-    found = np.searchsorted(edges / edges[-1], places, side="right")
-    return order[np.minimum(found, len(order) - 1)].astype(np.int32)
+def log_components(
+    components: Components, targets: Float[Array, "L"], scale: float | Array = 1.0
+) -> Float[Array, "S M J"]:
+    """Logarithm of weight times density of the targets, for each component."""
+    log_parts = components.log_weights
+    for output in range(components.means.shape[-1]):
+        std = components.stds(output, scale)
+        scaled = (targets[output] - components.means[..., output, None]) / std
+        log_parts = log_parts - 0.5 * jnp.square(scaled) - jnp.log(std) - 0.5 * LOG_2PI
+    return log_parts
 
 
 def one_output(components: Components, output: int | Array) -> Mixture:

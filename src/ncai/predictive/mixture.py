@@ -1,19 +1,18 @@
 """The predictive density of one row as a mixture of Gaussians: pure functions.
 
-Functions with "joint" in their names take all outputs; the others take the `Mixture` of
-one output. Where an approximation is enough, functions use only a few of the
+Each takes the `Mixture` of one output; the joint density of all outputs is in
+`components`. Where an approximation is enough, functions use only a few of the
 components.
 """
 
 import jax
 import jax.numpy as jnp
 import numpy as np
-from jax.scipy.special import erf, logsumexp, ndtri
+from jax.scipy.special import erf, ndtri
 from jaxtyping import Array, Float
 
-from ncai.predictive.components import Components, Mixture
+from ncai.predictive.components import Mixture
 
-LOG_2PI = float(np.log(2 * np.pi))
 _BELL = float((2 * np.pi) ** -0.5)
 _ERFC_FIT = (
     0.17087277,
@@ -33,29 +32,6 @@ GRID_SIZES = (32, 32, 128)
 # Size of a sample that represents a mixture where its tails matter.
 SAMPLE_SIZE = 8192
 FINE_GRID_SIZES = (32, 64, 256)
-
-
-def joint_log_density(
-    components: Components, targets: Float[Array, "L"], scale: float | Array = 1.0
-) -> Float[Array, ""]:
-    """Log p(y|x) of all outputs together (Eq. `posterior-predictive`).
-
-    `scale` multiplies the noise. logsumexp keeps the result finite in far tails, where
-    each component alone underflows.
-    """
-    return logsumexp(log_components(components, targets, scale))
-
-
-def log_components(
-    components: Components, targets: Float[Array, "L"], scale: float | Array = 1.0
-) -> Float[Array, "S M J"]:
-    """Logarithm of weight times density of the targets, for each component."""
-    log_parts = components.log_weights
-    for output in range(components.means.shape[-1]):
-        std = components.stds(output, scale)
-        scaled = (targets[output] - components.means[..., output, None]) / std
-        log_parts = log_parts - 0.5 * jnp.square(scaled) - jnp.log(std) - 0.5 * LOG_2PI
-    return log_parts
 
 
 def normal_cdf(scaled: Float[Array, "..."]) -> Float[Array, "..."]:

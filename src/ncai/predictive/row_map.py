@@ -19,7 +19,7 @@ from numpy.typing import ArrayLike
 
 from ncai.model.networks import FlatNetwork
 from ncai.model.quadrature import LatentNodes, latent_nodes
-from ncai.predictive.components import NUM_SOME, Components, blur_of, picks_by_weight
+from ncai.predictive.components import NUM_SOME, Components
 from ncai.runtime.jax_setup import num_threads, prepare_jax
 from ncai.types import WeightDraws
 
@@ -117,6 +117,23 @@ def component_means(
     return jnp.swapaxes(means, 0, 1)
 
 
+def blur_of(
+    means: Float[Array, "N S M L"], shares: Float[Array, "S M"]
+) -> Float[Array, "N S M L"]:
+    """How much components are widened: a share of the distance to the nearer neighbour.
+
+    Where the noise is smaller than the distances between components, the mixture would
+    have spikes, which the density of y does not have. Gaps between modes stay empty,
+    because the distance is measured to the nearer neighbour.
+    """
+    if means.shape[-2] < 2:
+        return jnp.zeros_like(means)
+    away = jnp.abs(jnp.diff(means, axis=-2))
+    below = jnp.concatenate([away[..., :1, :], away], axis=-2)
+    above = jnp.concatenate([away, away[..., -1:, :]], axis=-2)
+    return shares[..., None] * jnp.minimum(below, above)
+
+
 def map_first(function: Callable, rows, count: Int[Array, ""], block_rows: int):
     """Apply `function` to blocks of rows until the first `count` rows are done.
 
@@ -196,6 +213,23 @@ def _in_common(mixtures: Mixtures) -> _Shared:
         in_32_bits(np.log(weights)),
         few,
     )
+
+
+def picks_by_weight(
+    weights: Float[np.ndarray, "S M J"], size: int
+) -> Int[np.ndarray, "size"]:
+    """Pick components in proportion to their weights, and return their numbers.
+
+    Golden-ratio steps visit all weight draws evenly and favour no value of z, whereas
+    steps of a fixed length could favour some. The first steps alone are even, too.
+    Components of the same noise width are next to each other, so each width gets its
+    share of the steps.
+    """
+    order = np.moveaxis(np.arange(weights.size).reshape(weights.shape), -1, 0).ravel()
+    edges = np.cumsum(weights.ravel()[order], dtype=np.float64)
+    places = np.arange(size) * (np.sqrt(5) - 1) / 2 % 1.0
+    found = np.searchsorted(edges / edges[-1], places, side="right")
+    return order[np.minimum(found, len(order) - 1)].astype(np.int32)
 
 
 def chunk_rows(values_per_row: int) -> int:

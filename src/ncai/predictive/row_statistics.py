@@ -14,10 +14,12 @@ from jax.scipy.special import log_ndtr, logsumexp
 
 from ncai.predictive import mixture
 from ncai.predictive.components import (
+    LOG_2PI,
     NUM_FEW,
     NUM_FEWEST,
     Components,
     few_of,
+    joint_log_density,
     one_output,
 )
 
@@ -25,13 +27,13 @@ from ncai.predictive.components import (
 def log_prob(components: Components, targets, shared):
     """Joint log density at the row's targets [L]."""
     del shared
-    return mixture.joint_log_density(components, targets)
+    return joint_log_density(components, targets)
 
 
 def log_prob_at_scales(components: Components, targets, scales):
     """Joint log density at the row's targets, with the noise times each scale."""
     return jax.lax.map(
-        lambda scale: mixture.joint_log_density(components, targets, scale), scales
+        lambda scale: joint_log_density(components, targets, scale), scales
     )
 
 
@@ -50,7 +52,7 @@ def log_mass(components: Components, edges, masks):
     for output in range(components.means.shape[-1]):
         mean, std = components.means[..., output, None], components.stds(output)
         low, high = (lower[output] - mean) / std, (upper[output] - mean) / std
-        density = -0.5 * jnp.square(high) - jnp.log(std) - 0.5 * mixture.LOG_2PI
+        density = -0.5 * jnp.square(high) - jnp.log(std) - 0.5 * LOG_2PI
         part = jnp.where(rounded[output], _log_between(low, high), density)
         log_parts = log_parts + jnp.where(counted[output], part, 0.0)
     return logsumexp(log_parts)
@@ -97,7 +99,7 @@ def log_prob_at_points(components: Components, points, output):
         blur=components.blur[..., output, None],
         noise_std=components.noise_std[:, output, None],
     )
-    return jax.lax.map(partial(mixture.joint_log_density, one), points[:, None])
+    return jax.lax.map(partial(joint_log_density, one), points[:, None])
 
 
 def quantiles(components: Components, row, shared):

@@ -24,6 +24,7 @@ from ncai.predictive.components import (
     Mixture,
     by_draw,
     few_of,
+    joint_log_density,
     one_output,
     shares_of_draws,
 )
@@ -122,7 +123,7 @@ def sampled_entropy_split(components: Components, samples, members):
         log_weights = log_weights - jnp.log(shares[index])
         one = Components(means, blur, noise, factors, log_weights, few)
         whole, given = (
-            jax.lax.map(lambda y, c=c: mixture.joint_log_density(c, y), samples[index])
+            jax.lax.map(lambda y, c=c: joint_log_density(c, y), samples[index])
             for c in (components, one)
         )
         return -given.mean(), (given - whole).mean()

@@ -40,13 +40,10 @@ class Scaling:
         self.transform = transform
         self.rounding = rounding or Lattice.none(len(self.target_shift))
         self.rounds_predictions = rounds_predictions
-
-    @property
-    def lattice(self) -> Lattice:
-        """The values that predictions are rounded to."""
-        if self.rounds_predictions:
-            return self.rounding
-        return Lattice.none(len(self.target_shift))
+        # The values that predictions are rounded to.
+        self.lattice = self.rounding
+        if not rounds_predictions:
+            self.lattice = Lattice.none(len(self.target_shift))
 
     @classmethod
     def learn(

@@ -29,7 +29,7 @@ from ncai.preprocessing.columns.kinds import (
     plan_to_dict,
     recognise,
 )
-from ncai.preprocessing.columns.missing import mark_name, note_of_shared_mark
+from ncai.preprocessing.columns.missing import note_of_shared_mark
 
 
 class TablePreparer(TransformerMixin, BaseEstimator):
@@ -296,10 +296,8 @@ def _distinct_outputs(
         kept, equals = _kept_parts(name, values, seen)
         if kept:
             outputs[name] = kept
-            mark = mark_name(name)
-            if mark in equals:
-                other = quoted(equals[mark])
-                note = note_of_shared_mark(learned.notes[name], name, other)
+            if equals:
+                note = note_of_shared_mark(learned.notes[name], name, equals)
                 learned.notes[name] = note
         else:
             learned.notes[name] = _why_dropped(frame, name, equals)

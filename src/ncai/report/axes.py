@@ -1,4 +1,4 @@
-"""Axes: from values to pixels, round ticks, and an input on the horizontal axis."""
+"""Axes: round ticks, and an input on the horizontal axis."""
 
 import math
 from collections.abc import Callable, Sequence
@@ -28,21 +28,6 @@ _DATE_STEPS = (
 _MOST_DATES = 5
 # Days are counted from 1 January 1970, a Thursday.
 _WEEKDAYS = "Thu Fri Sat Sun Mon Tue Wed".split()
-
-
-@dataclass(frozen=True)
-class Scale:
-    """Linear map from values to pixels."""
-
-    low: float
-    high: float
-    start: float
-    end: float
-
-    def __call__(self, value):
-        """Pixels of a value, or of an array of them."""
-        share = (np.asarray(value, float) - self.low) / (self.high - self.low)
-        return self.start + share * (self.end - self.start)
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from ncai.diagnostics.curves import (
     row_densities,
 )
 from ncai.report.axes import Axis, FeatureAxis, axis_for, cell_middles, value_text
-from ncai.report.subject import Method, Predicted, Subject, row_label, shared
+from ncai.report.subject import Method, PredictedByModel, Subject, row_label, shared
 from ncai.report.svg import Chart, number
 from ncai.report.words import nice, shorten
 
@@ -163,10 +163,10 @@ def ridgelines(subject: Subject) -> Markup:
     return chart.render()
 
 
-def _ridge_rows(subject: Subject) -> tuple[np.ndarray, Predicted]:
+def _ridge_rows(subject: Subject) -> tuple[np.ndarray, PredictedByModel]:
     """Held-out rows where there are any: training rows would flatter the model."""
     if subject.held_out:
-        return subject.eval_inputs.to_numpy(float), subject.on_eval[subject.main.key]
+        return subject.eval_inputs.to_numpy(float), subject.main_on_eval
     return subject.train[subject.shown], subject.on_shown
 
 
@@ -184,4 +184,4 @@ def _ridge_label(subject: Subject, row: np.ndarray, place: int) -> str:
         return f"{shorten(group.name, 7)} = {text}"
     if subject.held_out:
         return row_label(subject.eval_inputs.index, place)
-    return subject.row_name(int(subject.shown[place]))
+    return subject.row_names[place]

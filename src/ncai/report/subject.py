@@ -38,11 +38,7 @@ class Method:
     model: Any
     colour: str
     is_baseline: bool = False
-
-    @property
-    def is_truth(self) -> bool:
-        """Whether this is the process that generated the data, and not a model."""
-        return self.key == "truth"
+    is_truth: bool = False  # the process that generated the data, and not a model
 
 
 class Predicted:
@@ -51,33 +47,13 @@ class Predicted:
     Attributes:
         predictive: the predictive distribution.
         target: the observed targets, [N].
+        pit: PIT values of the targets, [N].
     """
 
     def __init__(self, predictive: Any, target: np.ndarray):
         self.predictive = predictive
         self.target = target
-
-    @cached_property
-    def mean(self) -> np.ndarray:
-        """Predicted means, [N]."""
-        return np.asarray(self.predictive.mean()).reshape(-1)
-
-    @cached_property
-    def interval(self) -> tuple[np.ndarray, np.ndarray]:
-        """Ends of the central 95 % intervals, [N] each."""
-        lower, upper = self.predictive.interval(0.95)
-        return np.asarray(lower).reshape(-1), np.asarray(upper).reshape(-1)
-
-    @cached_property
-    def width(self) -> np.ndarray:
-        """Widths of the 95 % intervals, [N]."""
-        lower, upper = self.interval
-        return upper - lower
-
-    @cached_property
-    def pit(self) -> np.ndarray:
-        """PIT values of the targets, [N]."""
-        return np.asarray(pit_of(self.predictive, self.target)).reshape(-1)
+        self.pit = np.asarray(pit_of(predictive, target)).reshape(-1)
 
     @cached_property
     def log_likelihood(self) -> np.ndarray:
@@ -89,10 +65,24 @@ class Predicted:
         """Average CRPS of the targets."""
         return float(np.mean(self.predictive.crps(self.target)))
 
-    @cached_property
-    def split(self) -> Decomposition:
-        """Aleatoric and epistemic uncertainty by CRPS, [N] each."""
-        return split_of(self.predictive)
+
+class PredictedByModel(Predicted):
+    """The predictions of the model itself, with all that sections show of them.
+
+    Attributes:
+        mean: predicted means, [N].
+        lower: lower ends of the central 95 % intervals, [N].
+        upper: their upper ends, [N].
+        split: aleatoric and epistemic uncertainty by CRPS, [N] each.
+    """
+
+    def __init__(self, predictive: Any, target: np.ndarray):
+        super().__init__(predictive, target)
+        self.mean = np.asarray(predictive.mean()).reshape(-1)
+        lower, upper = predictive.interval(0.95)
+        self.lower = np.asarray(lower).reshape(-1)
+        self.upper = np.asarray(upper).reshape(-1)
+        self.split = split_of(predictive)
 
 
 def split_of(predictive: Any) -> Decomposition:
@@ -107,15 +97,27 @@ class Subject:
     Attributes:
         inputs: as given.
         methods: the model first, then the others, the baselines and the truth.
+        main: the model that the report is about.
+        fitted: all methods but the truth.
+        models: the model and the others, without baselines.
         names: names of the input columns.
         groups: groups of input columns; pictures are drawn over these.
+        num_sources: columns of the user's table that the inputs are made of.
+        has_levels: whether an input is a category.
         train: training inputs, [N, D].
+        one_input: whether the density can be drawn over all of x.
         target: training targets, [N].
+        y_label: the target with its unit.
+        typical: a row in the middle of the training rows that could be one of them, [D]
+            (numbers are at their median, categories and cycles at their most frequent
+            value).
         shown: numbers of the training rows that pictures show.
+        row_names: the names of these rows.
         eval_inputs: inputs of the rows that scores are computed on.
         eval_target: targets of these rows.
         held_out: whether these rows are held out; if not, they are training rows.
         num_eval_available: number of rows that they were chosen from.
+        eval_words: the rows that scores are computed on, in words.
     """
 
     def __init__(self, inputs: ReportInputs):
@@ -125,12 +127,23 @@ class Subject:
         self.groups = inputs.groups or [
             ColumnGroup(name, (name,), name) for name in self.names
         ]
+        self.num_sources = len({group.source for group in self.groups})
+        self.has_levels = any(group.levels for group in self.groups)
         self.train = inputs.train_inputs.to_numpy(float)
+        self.one_input = self.train.shape[1] == 1
         self.target = np.asarray(inputs.train_target, float).reshape(-1)
         self.model = inputs.model
         self.target_name = str(inputs.target_name)
+        unit = inputs.target_unit
+        self.y_label = f"{self.target_name} ({unit})" if unit else self.target_name
+        self.typical = self._typical()
         self.methods = _methods(inputs)
+        self.main = self.methods[0]
+        self.fitted = [method for method in self.methods if not method.is_truth]
+        self.models = [method for method in self.fitted if not method.is_baseline]
         self.shown = _choose(len(self.train), MOST_SHOWN)
+        index = None if inputs.raw_train is None else inputs.raw_train.index
+        self.row_names = [row_label(index, int(position)) for position in self.shown]
         rows, target = inputs.train_inputs, inputs.train_target
         self.held_out = False
         if inputs.test_inputs is not None and len(inputs.test_inputs):
@@ -140,39 +153,10 @@ class Subject:
         self.eval_inputs: pd.DataFrame = rows.iloc[self._evaluated]
         self.eval_target = np.asarray(target, float).reshape(-1)[self._evaluated]
         self.num_eval_available = len(rows)
+        self.eval_words = self._eval_words()
         self.results: dict[tuple, Any] = {}
 
-    # ----- Methods and columns --------------------------------------------------------
-
-    @property
-    def main(self) -> Method:
-        """The model that the report is about."""
-        return self.methods[0]
-
-    @property
-    def models(self) -> list[Method]:
-        """The model and the others, without baselines."""
-        return [method for method in self.fitted if not method.is_baseline]
-
-    @property
-    def fitted(self) -> list[Method]:
-        """All methods but the truth."""
-        return [method for method in self.methods if not method.is_truth]
-
-    @property
-    def one_input(self) -> bool:
-        """Whether the density can be drawn over all of x."""
-        return self.train.shape[1] == 1
-
-    @property
-    def num_sources(self) -> int:
-        """Columns of the user's table that the inputs are made of."""
-        return len({group.source for group in self.groups})
-
-    @property
-    def has_levels(self) -> bool:
-        """Whether an input is a category."""
-        return any(group.levels for group in self.groups)
+    # ----- Columns --------------------------------------------------------------------
 
     def columns(self, group: ColumnGroup) -> list[int]:
         """Positions of a group's columns among the inputs."""
@@ -183,33 +167,18 @@ class Subject:
         columns = self.columns(group)
         return feature_axis(group, self.train[:, columns], self.typical[columns], num)
 
-    @cached_property
-    def typical(self) -> np.ndarray:
-        """A row in the middle of the training rows that could be one of them, [D].
-
-        Numbers are at their median, categories and cycles at their most frequent value.
-        """
+    def _typical(self) -> np.ndarray:
         row = np.median(self.train, axis=0)
         for group in self.groups:
+            columns = self.columns(group)
             if group.levels or group.cycle:
-                columns = self.columns(group)
                 found, counts = np.unique(
                     self.train[:, columns], axis=0, return_counts=True
                 )
                 row[columns] = found[counts.argmax()]
         return row
 
-    @property
-    def y_label(self) -> str:
-        """The target with its unit."""
-        unit = self.inputs.target_unit
-        return f"{self.target_name} ({unit})" if unit else self.target_name
-
     # ----- Predictions ----------------------------------------------------------------
-
-    def frame(self, rows: np.ndarray):
-        """Rows in the form that the model was fitted to."""
-        return as_inputs(self.model, rows)
 
     def predict(self, method: Method, rows) -> Any:
         """The predictive distribution of rows, by one of the models or baselines."""
@@ -219,28 +188,32 @@ class Subject:
         return method.model.predict_dist(as_inputs(method.model, rows))
 
     @cached_property
-    def on_shown(self) -> Predicted:
+    def on_shown(self) -> PredictedByModel:
         """The model's predictions of the training rows that pictures show."""
-        return Predicted(self._of_train(self.shown), self.target[self.shown])
+        return PredictedByModel(self._of_train(self.shown), self.target[self.shown])
 
     @cached_property
     def on_eval(self) -> dict[str, Predicted]:
         """Each method's predictions of the rows that scores are computed on."""
-        return {method.key: self._evaluate(method) for method in self.fitted}
+        found: dict[str, Predicted] = {self.main.key: self.main_on_eval}
+        for method in self.fitted[1:]:
+            predictive = self.predict(method, self.eval_inputs)
+            found[method.key] = Predicted(predictive, self.eval_target)
+        return found
 
-    def _evaluate(self, method: Method) -> Predicted:
-        if method is not self.main:
-            return Predicted(self.predict(method, self.eval_inputs), self.eval_target)
-        if self.held_out:
-            given = self.inputs.test_predictions
-            if given is None:
-                given = self.predict(method, self.eval_inputs)
-            else:
-                given = _pick(given, self._evaluated)
-            return Predicted(given, self.eval_target)
-        if np.array_equal(self._evaluated, self.shown):
-            return self.on_shown
-        return Predicted(self._of_train(self._evaluated), self.eval_target)
+    @cached_property
+    def main_on_eval(self) -> PredictedByModel:
+        """The model's predictions of the rows that scores are computed on."""
+        if not self.held_out:
+            if np.array_equal(self._evaluated, self.shown):
+                return self.on_shown
+            return PredictedByModel(self._of_train(self._evaluated), self.eval_target)
+        given = self.inputs.test_predictions
+        if given is None:
+            given = self.predict(self.main, self.eval_inputs)
+        else:
+            given = _pick(given, self._evaluated)
+        return PredictedByModel(given, self.eval_target)
 
     def _of_train(self, rows: np.ndarray) -> Any:
         needed, predictive = self._train_predictive
@@ -259,14 +232,7 @@ class Subject:
 
     # ----- Words ----------------------------------------------------------------------
 
-    def row_name(self, position: int) -> str:
-        """The name of a training row."""
-        raw = self.inputs.raw_train
-        return f"row {position + 1}" if raw is None else row_label(raw.index, position)
-
-    @property
-    def eval_words(self) -> str:
-        """The rows that scores are computed on, in words."""
+    def _eval_words(self) -> str:
         kind = "held-out row" if self.held_out else "training row"
         used, available = len(self.eval_inputs), self.num_eval_available
         size = f"{used:,} of " if available > used else ""
@@ -289,8 +255,10 @@ def shared(
     return once
 
 
-def row_label(index: pd.Index, position: int) -> str:
+def row_label(index: pd.Index | None, position: int) -> str:
     """The name of a row: its number, counted from 1, or its own label."""
+    if index is None:
+        return f"row {position + 1}"
     label = index[position]
     if index.name is None and pd.api.types.is_integer_dtype(index):
         label += 1
@@ -323,7 +291,9 @@ def _methods(inputs: ReportInputs) -> list[Method]:
         for place, (name, model) in enumerate(named.items())
     ]
     if inputs.truth is not None:
-        methods.append(Method("truth", "Truth", inputs.truth, TRUTH_COLOUR))
+        methods.append(
+            Method("truth", "Truth", inputs.truth, TRUTH_COLOUR, is_truth=True)
+        )
     return methods
 
 

@@ -6,11 +6,12 @@ print. All text is escaped here, so the result is safe to place in a page.
 
 import math
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from markupsafe import Markup, escape
 
-from ncai.report.axes import Axis, Scale
+from ncai.report.axes import Axis
 from ncai.report.words import shorten
 
 # How far marks may reach beyond the frame, so that no dot is cut in half.
@@ -20,6 +21,21 @@ _PEEK = 4
 def number(value: float) -> str:
     """A coordinate, to a tenth of a pixel."""
     return f"{value:.1f}".rstrip("0").rstrip(".") if math.isfinite(value) else "0"
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Linear map from values to pixels."""
+
+    low: float
+    high: float
+    start: float
+    end: float
+
+    def __call__(self, value):
+        """Pixels of a value, or of an array of them."""
+        share = (np.asarray(value, float) - self.low) / (self.high - self.low)
+        return self.start + share * (self.end - self.start)
 
 
 class Chart:

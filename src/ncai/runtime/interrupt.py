@@ -16,6 +16,7 @@ _pressed_before_a_loop = False
 @contextmanager
 def noting_ctrl_c() -> Iterator[None]:
     """Record a Ctrl-C for the next loop that checks, in case Python drops it."""
+    global _pressed_before_a_loop
 
     def note():
         global _pressed_before_a_loop
@@ -25,7 +26,7 @@ def noting_ctrl_c() -> Iterator[None]:
         try:
             yield
         finally:
-            _forget()
+            _pressed_before_a_loop = False
 
 
 @contextmanager
@@ -34,6 +35,7 @@ def noticing_ctrl_c() -> Iterator[Callable[[], None]]:
 
     Call that function in a loop. Signals only arrive in the main thread.
     """
+    global _pressed_before_a_loop
     pressed = _pressed_before_a_loop
 
     def note():
@@ -48,12 +50,7 @@ def noticing_ctrl_c() -> Iterator[Callable[[], None]]:
         try:
             yield raise_if_pressed
         finally:
-            _forget()  # the loop has checked
-
-
-def _forget() -> None:
-    global _pressed_before_a_loop
-    _pressed_before_a_loop = False
+            _pressed_before_a_loop = False  # the loop has checked
 
 
 @contextmanager

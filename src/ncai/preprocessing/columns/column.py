@@ -21,18 +21,20 @@ class ColumnError(ValueError):
 
 
 class RawColumn:
-    """A column of a table before processing; its text form is computed once."""
+    """A column of a table before processing; its text form is computed once.
+
+    Attributes:
+        values: the column.
+        name: its name.
+        is_text: whether it is stored neither as numbers nor as durations.
+    """
 
     def __init__(self, values: pd.Series):
         self.values = values
         self.name = str(values.name)
-
-    @property
-    def is_text(self) -> bool:
-        """Whether it is stored neither as numbers nor as durations."""
         types = pd.api.types
-        is_number = types.is_numeric_dtype(self.values)
-        return not (is_number or types.is_timedelta64_dtype(self.values))
+        is_number = types.is_numeric_dtype(values)
+        self.is_text = not (is_number or types.is_timedelta64_dtype(values))
 
     @property
     def is_stored_date(self) -> bool:

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 
 import numpy as np
 
-from ncai.preprocessing.columns.column import Limits, Surprise, counted
+from ncai.preprocessing.columns.column import Limits, Surprise, counted, quoted
 
 # The level of a category that stands for missing values.
 MISSING_LEVEL = "(missing)"
@@ -60,10 +60,20 @@ def filling_note(values: np.ndarray, plan, unit: str = "") -> str:
     return note + (f", marked in '{mark_name(plan.name)}'" if plan.marked else "")
 
 
-def note_of_shared_mark(note: str, name: str, other: str) -> str:
-    """The note on a column whose mark was dropped, because it equals another mark."""
-    marked = f"marked in '{mark_name(name)}'"
-    return note.replace(marked, f"in the same rows as {other}")
+def note_of_shared_mark(note: str, name: str, equals: Mapping[str, str]) -> str:
+    """The note on a column whose mark may have been dropped, as it equals another mark.
+
+    Args:
+        note: the note so far.
+        name: name of the column.
+        equals: for each dropped part of the column, the column that has the same.
+    """
+    mark = mark_name(name)
+    if mark not in equals:
+        return note
+    return note.replace(
+        f"marked in '{mark}'", f"in the same rows as {quoted(equals[mark])}"
+    )
 
 
 def level_note(missing: int) -> str:

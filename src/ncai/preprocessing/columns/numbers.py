@@ -134,8 +134,8 @@ class NumberPlan:
         values, no_number = _read(column, form)
         junk = no_number & column.is_text  # marks of missing values, such as "?"
         _refuse(column, values, no_number & ~junk, form)
-        filling = learn_filling(values, limits)
-        plan = cls(column.name, *filling, bool(junk.any()), span_of(values), form)
+        span, filling = span_of(values), learn_filling(values, limits)
+        plan = cls(column.name, *filling, bool(junk.any()), span, form)
         note = FORM_WORDS[form]
         if junk.any():
             example = str(column.words[junk].iloc[0])
@@ -159,8 +159,8 @@ class NumberPlan:
 
     def surprises(self, parsed: np.ndarray) -> list[Surprise]:
         """Return missing values, if training rows had none, and far values."""
-        missing = new_missing(self.name, np.isnan(parsed), self.had_missing)
-        return [*missing, *far_outside(self, parsed)]
+        far = far_outside(self, parsed)
+        return [*new_missing(self.name, np.isnan(parsed), self.had_missing), *far]
 
     def groups(self, outputs: dict[str, str]) -> list[ColumnGroup]:
         """The number with its mark."""

@@ -40,10 +40,11 @@ class Answer:
 @shared
 def answer(subject: Subject) -> Answer:
     """Sum up what the other sections found."""
-    found, parts, of_z = quality(subject), split(subject), latents(subject)
+    found, parts = quality(subject), split(subject)
+    density, of_z = noise(subject), latents(subject)
     return Answer(
         sentences=[
-            _how_close(subject, found, noise(subject).most_important),
+            _how_close(subject, found, density.most_important),
             _how_trustworthy(subject, found),
             _what_kind(subject, parts, of_z),
         ],

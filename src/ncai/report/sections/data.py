@@ -60,15 +60,16 @@ def row_titles(subject: Subject) -> list[str]:
     """Each row in one line, for readers without the script."""
     shown = _raw_columns(subject).iloc[subject.shown, :3]
     titles = []
-    for position, values in zip(
-        subject.shown, shown.itertuples(index=False), strict=True
+    rows = shown.itertuples(index=False)
+    for name_of_row, position, values in zip(
+        subject.row_names, subject.shown, rows, strict=True
     ):
         cells = ", ".join(
             f"{name} = {cell(value)}"
             for name, value in zip(shown.columns, values, strict=True)
         )
         titles.append(
-            f"{subject.row_name(int(position))}: {cells}, "
+            f"{name_of_row}: {cells}, "
             f"{subject.target_name} = {cell(subject.target[position])}"
         )
     return titles
@@ -129,13 +130,15 @@ def _rows_for_script(subject: Subject) -> dict[str, Any]:
         "columns": [str(name) for name in shown.columns],
         "left_out": max(0, table.shape[1] - MOST_COLUMNS_OF_A_ROW),
         "cells": [[cell(v) for v in row] for row in shown.itertuples(index=False)],
-        "names": [subject.row_name(int(position)) for position in subject.shown],
+        "names": subject.row_names,
         "target": subject.target_name,
         "y": [float(f"{value:.6g}") for value in y],
         "y_text": [cell(value) for value in y],
         "summary": [
             [nice(float(value)) for value in values]
-            for values in zip(predicted.mean, *predicted.interval, strict=True)
+            for values in zip(
+                predicted.mean, predicted.lower, predicted.upper, strict=True
+            )
         ],
         "ends": [[float(f"{end:.6g}") for end in pair] for pair in ends],
         "end_texts": [[nice(float(end)) for end in pair] for pair in ends],

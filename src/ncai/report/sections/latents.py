@@ -6,6 +6,7 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
+from ncai.diagnostics.curves import as_inputs
 from ncai.diagnostics.latent_diagnosis import LatentDiagnosis
 from ncai.diagnostics.latents import diagnose_latents
 from ncai.report.axes import Axis, axis_for
@@ -123,7 +124,7 @@ def _latent_values(subject: Subject, method: Method) -> _Values:
     # Under exact inference, draws of z look like white noise; their means need not.
     if method.model.settings_.method.supports.exact_latents:
         drawn = method.model.sample_latents(
-            subject.frame(subject.train[rows]), subject.target[rows]
+            as_inputs(subject.model, subject.train[rows]), subject.target[rows]
         )
         shown, kind = drawn, "draw"
     else:
@@ -148,7 +149,7 @@ def _latent_posterior(subject: Subject, method: Method):
             return index, stored.mean, stored.std
     rows = subject.shown
     inferred = model.latent_posterior(
-        subject.frame(subject.train[rows]), subject.target[rows]
+        as_inputs(subject.model, subject.train[rows]), subject.target[rows]
     )
     return rows, inferred.mean, inferred.std
 

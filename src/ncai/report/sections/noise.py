@@ -47,12 +47,14 @@ class Noise:
 @shared
 def noise(subject: Subject) -> Noise:
     """Draw the predicted density over the inputs that matter most."""
-    found, titles = importance(subject), row_titles(subject)
-    densities = [densities_over(subject, one) for one in chosen_features(subject)]
+    found, features = importance(subject), chosen_features(subject)
+    most_important = None if found is None else found.first()
+    listed, titles = importance_rows(found), row_titles(subject)
+    densities = [densities_over(subject, one) for one in features]
     return Noise(
         thumbnails=_thumbnails(subject, densities[0]),
-        importance=importance_rows(found),
-        most_important=None if found is None else found.first(),
+        importance=listed,
+        most_important=most_important,
         explorers=[_explorer(subject, one, titles) for one in densities],
         ridgelines=ridgelines(subject),
     )

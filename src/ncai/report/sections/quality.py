@@ -9,6 +9,7 @@ from markupsafe import Markup
 from scipy import stats
 
 from ncai.diagnostics.evaluation import (
+    BinCoverage,
     binomial_band,
     coverage_by_bin,
     coverage_curve,
@@ -45,6 +46,7 @@ class Quality:
         coverage: share of rows inside their intervals of this level.
         expected: the range of this share that chance explains.
         shifted: whether the intervals are in the wrong place, by a test of the PIT.
+        has_bins: whether there are enough rows for coverage by bin.
     """
 
     scores: list[dict[str, Any]]
@@ -57,6 +59,7 @@ class Quality:
     coverage: float
     expected: tuple[float, float]
     shifted: bool
+    has_bins: bool
 
     @property
     def too_narrow(self) -> bool:
@@ -68,17 +71,16 @@ class Quality:
         """Whether more rows lie inside their intervals than chance explains."""
         return self.coverage > self.expected[1] + 1e-9
 
-    @property
-    def has_bins(self) -> bool:
-        """Whether there are enough rows for coverage by bin."""
-        return any(chart["title"] == _BINS_TITLE for chart in self.charts)
-
 
 @shared
 def quality(subject: Subject) -> Quality:
     """Evaluate the methods on held-out rows, or on training rows if there are none."""
-    main = subject.on_eval[subject.main.key]
+    main = subject.main_on_eval
     level, coverage, expected = _worst_level(main.pit)
+    curves = {
+        key: coverage_curve(found.pit, _CURVE) for key, found in subject.on_eval.items()
+    }
+    bins, uniformity = _coverage_by_bin(subject), pit_uniformity(main.pit)
     given = subject.inputs.scores
     scores = given or _own_scores(subject)
     # Given scores are averages over all rows; pictures show a choice of many rows.
@@ -88,17 +90,18 @@ def quality(subject: Subject) -> Quality:
         score_rows=score_rows(scores, num_scored),
         num_scored=num_scored,
         charts=[
-            _calibration(subject),
+            _calibration(subject, curves),
             _pit_histogram(subject, main.pit),
-            *_bins(subject),
-            _sharpness(subject, main.width),
+            *_bins(subject, bins),
+            _sharpness(subject, main.upper - main.lower),
         ],
         mean_absolute_error=float(np.mean(np.abs(main.target - main.mean))),
-        width=float(np.mean(main.width)),
+        width=float(np.mean(main.upper - main.lower)),
         level=level,
         coverage=coverage,
         expected=expected,
-        shifted=pit_uniformity(main.pit).p_value < 1 - _VERDICT,
+        shifted=uniformity.p_value < 1 - _VERDICT,
+        has_bins=len(bins) > 1,
     )
 
 
@@ -154,7 +157,7 @@ def _number(value) -> float | None:
 
 
 def _own_scores(subject: Subject) -> list[dict]:
-    ours = subject.on_eval[subject.main.key].log_likelihood
+    ours = subject.main_on_eval.log_likelihood
     table = []
     for method in subject.fitted:
         found = subject.on_eval[method.key]
@@ -171,7 +174,7 @@ def _own_scores(subject: Subject) -> list[dict]:
     return table
 
 
-def _calibration(subject: Subject) -> dict[str, Any]:
+def _calibration(subject: Subject, curves: dict[str, np.ndarray]) -> dict[str, Any]:
     chart = Chart(
         Axis(0, 1, "probability of the interval", percent=True),
         Axis(0, 1, "share of rows inside", percent=True),
@@ -180,8 +183,7 @@ def _calibration(subject: Subject) -> dict[str, Any]:
     low, high = binomial_band(_CURVE, len(subject.eval_target))
     chart.band(_CURVE, low, high, "chance").line([0, 1], [0, 1], "reference")
     for method in reversed(subject.fitted):
-        curve = coverage_curve(subject.on_eval[method.key].pit, _CURVE)
-        chart.line(_CURVE, curve, "line", method.key)
+        chart.line(_CURVE, curves[method.key], "line", method.key)
     return _figure(
         chart.render(),
         "Calibration",
@@ -216,18 +218,23 @@ def _pit_histogram(subject: Subject, pit: np.ndarray) -> dict[str, Any]:
     )
 
 
-def _bins(subject: Subject) -> list[dict[str, Any]]:
-    """Coverage along x or the predicted mean; nothing if there is only one bin."""
-    main = subject.on_eval[subject.main.key]
-    pit, by, by_name = main.pit, main.mean, "predicted mean"
-    words = short
+def _coverage_by_bin(subject: Subject) -> list[BinCoverage]:
+    """Coverage along x if it is the only input, else along the predicted mean."""
+    main = subject.main_on_eval
+    by = main.mean
     if subject.one_input:
-        by, by_name = subject.eval_inputs.to_numpy(float)[:, 0], subject.groups[0].name
-        words = partial(value_text, subject.groups[0])
-    num_bins = int(np.clip(len(pit) // 20, 1, 6))
-    found = coverage_by_bin(pit, by, 0.95, num_bins)
+        by = subject.eval_inputs.to_numpy(float)[:, 0]
+    num_bins = int(np.clip(len(main.pit) // 20, 1, 6))
+    return coverage_by_bin(main.pit, by, 0.95, num_bins)
+
+
+def _bins(subject: Subject, found: list[BinCoverage]) -> list[dict[str, Any]]:
+    """The picture of coverage by bin; nothing if there is only one bin."""
     if len(found) < 2:
         return []
+    words, by_name = short, "predicted mean"
+    if subject.one_input:
+        words, by_name = partial(value_text, subject.groups[0]), subject.groups[0].name
     places = np.arange(len(found))
     lowest = min(0.6, *(part.lower for part in found)) - 0.02
     ticks = [

@@ -46,7 +46,7 @@ class Split:
 def split(subject: Subject) -> Split:
     """Decompose the uncertainty of the rows shown and of held-out rows."""
     shown = subject.on_shown.split
-    of_new_rows = subject.on_eval[subject.main.key].split
+    of_new_rows = subject.main_on_eval.split
     low, high = np.quantile(of_new_rows.aleatoric, [0.05, 0.95])
     total = np.maximum(of_new_rows.total, 1e-300)
     unstable = np.flatnonzero(shown.unstable)
@@ -59,7 +59,7 @@ def split(subject: Subject) -> Split:
         ],
         aleatoric_share=float(np.mean(of_new_rows.aleatoric / total)),
         noise_ratio=float(high / max(low, 1e-300)),
-        unstable=tuple(subject.row_name(int(subject.shown[i])) for i in unstable),
+        unstable=tuple(subject.row_names[i] for i in unstable),
     )
 
 
@@ -110,12 +110,11 @@ def _most_uncertain(subject: Subject, kind: str, values) -> dict[str, Any]:
     shown = subject.on_shown.split
     rows = []
     for place in np.argsort(-values, kind="stable")[:_LISTED]:
-        position = int(subject.shown[place])
         rows.append(
             {
                 "place": int(place),
-                "name": subject.row_name(position),
-                "y": cell(subject.target[position]),
+                "name": subject.row_names[place],
+                "y": cell(subject.target[subject.shown[place]]),
                 "mean": nice(float(subject.on_shown.mean[place])),
                 "aleatoric": nice(float(shown.aleatoric[place])),
                 "epistemic": nice(float(shown.epistemic[place])),

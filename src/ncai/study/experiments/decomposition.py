@@ -38,8 +38,8 @@ from ncai.inference.posterior import (
     SamplePosterior,
     SamplerReport,
 )
+from ncai.inference.warm_start import initial_priors
 from ncai.model.bnn_lv import Model, Variance
-from ncai.model.empirical_bayes import initial_priors
 from ncai.predictive.decomposition import PARTS
 from ncai.predictive.distribution import PredictiveDistribution
 from ncai.study.engine import Cell, Outcome, Scale

@@ -16,7 +16,7 @@ from ncai.datasets.synthetic import (
 )
 from ncai.inference.base import Training
 from ncai.inference.posterior import GaussianPosterior
-from ncai.model.empirical_bayes import initial_priors
+from ncai.inference.warm_start import initial_priors
 from ncai.model.log_joint import log_joint
 from ncai.study.engine import Cell, Outcome, Scale
 from ncai.study.engine.store import Store
