@@ -19,8 +19,8 @@ from scipy.special import logsumexp
 from ncai.model.networks import MLP, FlatNetwork
 from ncai.model.quadrature import latent_nodes
 from ncai.predictive import intervals, mixture
-from ncai.predictive.components import Mixture
 from ncai.predictive.distribution import PredictiveDistribution
+from ncai.predictive.mixture import Mixture
 from ncai.predictive.row_map import picks_by_weight
 from ncai.predictive.target_map import TargetMap
 from ncai.stats import scores as metrics

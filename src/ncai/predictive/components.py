@@ -11,6 +11,8 @@ import numpy as np
 from jax.scipy.special import logsumexp
 from jaxtyping import Array, Float, Int
 
+from ncai.predictive.mixture import Mixture
+
 LOG_2PI = float(np.log(2 * np.pi))
 # How many components represent all of them where an approximation is enough.
 NUM_SOME, NUM_FEW, NUM_FEWEST = 4096, 512, 128
@@ -48,22 +50,6 @@ class Components(NamedTuple):
         noise = scale * self.noise_std[:, output, None] * self.noise_factors
         blur = self.blur[..., output, None]
         return jnp.sqrt(jnp.square(noise)[:, None, :] + jnp.square(blur))
-
-
-class Mixture(NamedTuple):
-    """Gaussian components of one output; a leading axis is the axis of draws."""
-
-    means: Float[Array, "*S C"]
-    stds: Float[Array, "*S C"]
-    weights: Float[Array, "*S C"]
-
-    def mirrored(self) -> "Mixture":
-        """The mixture of minus y."""
-        return self._replace(means=-self.means)
-
-    def mean(self) -> Float[Array, ""]:
-        """E[y]."""
-        return jnp.sum(self.weights * self.means)
 
 
 def joint_log_density(

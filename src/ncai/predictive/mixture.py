@@ -1,17 +1,17 @@
 """The predictive density of one row as a mixture of Gaussians: pure functions.
 
-Each takes the `Mixture` of one output; the joint density of all outputs is in
+They take the `Mixture` of one output; the joint density of all outputs is in
 `components`. Where an approximation is enough, functions use only a few of the
 components.
 """
+
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.scipy.special import erf, ndtri
 from jaxtyping import Array, Float
-
-from ncai.predictive.components import Mixture
 
 _BELL = float((2 * np.pi) ** -0.5)
 _ERFC_FIT = (
@@ -32,6 +32,22 @@ GRID_SIZES = (32, 32, 128)
 # Size of a sample that represents a mixture where its tails matter.
 SAMPLE_SIZE = 8192
 FINE_GRID_SIZES = (32, 64, 256)
+
+
+class Mixture(NamedTuple):
+    """Gaussian components of one output; a leading axis is the axis of draws."""
+
+    means: Float[Array, "*S C"]
+    stds: Float[Array, "*S C"]
+    weights: Float[Array, "*S C"]
+
+    def mirrored(self) -> "Mixture":
+        """The mixture of minus y."""
+        return self._replace(means=-self.means)
+
+    def mean(self) -> Float[Array, ""]:
+        """E[y]."""
+        return jnp.sum(self.weights * self.means)
 
 
 def normal_cdf(scaled: Float[Array, "..."]) -> Float[Array, "..."]:

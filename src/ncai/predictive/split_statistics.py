@@ -21,13 +21,13 @@ from ncai.predictive import mixture
 from ncai.predictive.components import (
     NUM_FEWEST,
     Components,
-    Mixture,
     by_draw,
     few_of,
     joint_log_density,
     one_output,
     shares_of_draws,
 )
+from ncai.predictive.mixture import Mixture
 from ncai.predictive.moments import draw_moments, for_each_transform
 from ncai.predictive.row_statistics import over_outputs
 from ncai.preprocessing.target_transforms import inverse
