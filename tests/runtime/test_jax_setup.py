@@ -131,6 +131,74 @@ def test_the_oldest_programs_go_first(tmp_path):
     assert sorted(p.name for p in tmp_path.iterdir()) == ["program0", "program1"]
 
 
+# A fit in the parent, then jobs in children. An alarm ends a child that hangs.
+FORKS = """
+import multiprocessing, os, signal, sys, warnings
+import numpy as np
+import jax
+from joblib import Parallel, delayed
+from ncai import BNNLVRegressor
+
+warnings.simplefilter("ignore")  # JAX and Python warn of the fork itself
+X = np.linspace(-1, 1, 20)[:, None]
+TINY = {"inference": "mfvi", "max_steps": 1, "n_restarts": 1, "random_state": 0}
+
+
+def fit():
+    return BNNLVRegressor(**TINY).fit(X, X[:, 0])
+
+
+def forked(job):
+    child = os.fork()
+    if child:
+        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    signal.alarm(60)
+    try:
+        job()
+        os._exit(0)
+    except RuntimeError as error:
+        os._exit(7 if "spawn" in str(error) else 8)
+    finally:
+        os._exit(9)
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "before":
+        print(forked(fit))  # nobody has used JAX yet
+    elif sys.argv[1] == "user":
+        jax.numpy.ones(2).block_until_ready()
+        print(forked(fit))
+    else:
+        model = fit()
+        density = model.predict_dist(X)
+        jobs = [fit, lambda: model.predict(X), lambda: model.sample_y(X)]
+        jobs += [density.mean, lambda: density.sample(2), model.diagnose]
+        jobs += [lambda: density.sample_functions(2)]
+        jobs += [lambda: model.latent_posterior(X, X[:, 0])]
+        print(*(forked(job) for job in jobs))
+        usual = model.predict(X)
+        with multiprocessing.get_context("spawn").Pool(1) as pool:
+            print(np.array_equal(pool.apply(model.predict, (X,)), usual))
+        (again,) = Parallel(n_jobs=2)([delayed(model.predict)(X)])
+        print(np.array_equal(again, usual))
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.parametrize(
+    ("when", "found"),
+    [("before", ["0"]), ("user", ["7"]), ("after", ["7"] * 8 + ["True"] * 2)],
+)
+def test_a_forked_child_raises_an_error_and_does_not_hang(when, found, tmp_path):
+    """Other ways to start a process work, and a fork before JAX starts does, too."""
+    script = tmp_path / "forks.py"
+    script.write_text(FORKS)
+    run = subprocess.run(
+        [sys.executable, script, when], capture_output=True, text=True, timeout=240
+    )
+    assert run.stdout.split() == found, run.stderr
+
+
 def test_a_shape_other_than_annotated_is_refused(key):
     latents, inputs = jax.random.normal(key, (2, 8, 1))
     weights = jnp.ones(8)

@@ -4,6 +4,9 @@ Compiling takes seconds, and training often takes less. So we turn on JAX's cach
 compiled programs, unless the user decided otherwise: by JAX's own setting
 (`JAX_COMPILATION_CACHE_DIR`), by another folder in `NCAI_CACHE_DIR`, or by
 `NCAI_CACHE_DIR=off`.
+
+JAX cannot run in a process that was forked after its threads had started: it would wait
+for them for ever. We note such a fork and refuse to compute in it.
 """
 
 import functools
@@ -28,6 +31,33 @@ ONE_THREAD = {
 LARGEST_CACHE = 1_000_000_000  # bytes
 SHORTEST_COMPILATION = 0.02  # seconds; the cache keeps programs that took longer
 
+_jax_prepared = False
+_forked_from_jax = False
+
+
+def _note_fork() -> None:
+    """Note in a forked child whether JAX had started in its parent."""
+    global _forked_from_jax
+    # The user may have called JAX before we did. The list of running backends is not
+    # public, and without it we only know of our own calls.
+    bridge = sys.modules.get("jax._src.xla_bridge")
+    started = _jax_prepared or bool(getattr(bridge, "_backends", None))
+    _forked_from_jax = _forked_from_jax or started
+
+
+if hasattr(os, "register_at_fork"):  # Windows has no fork
+    os.register_at_fork(after_in_child=_note_fork)
+
+
+def refuse_forked_jax() -> None:
+    """Raise an error in a process that was forked after JAX had started."""
+    if _forked_from_jax:
+        raise RuntimeError(
+            "this process was forked after JAX had started, and JAX would hang in it: "
+            "start processes with multiprocessing.get_context('spawn') or joblib's "
+            "backend 'loky', or use threads."
+        )
+
 
 def user_cache_folder() -> Path | None:
     """The folder for files that can be made again; None if it is switched off."""
@@ -46,15 +76,23 @@ def user_cache_folder() -> Path | None:
     return base / "ncai"
 
 
-@functools.cache
 def prepare_jax() -> Path | None:
     """Turn on JAX's compilation cache, once per process.
 
-    This also creates XLA's thread pool, with no more threads than `NCAI_THREADS`.
+    This also creates XLA's thread pool, with no more threads than `NCAI_THREADS`, and
+    raises an error where JAX would hang (see `refuse_forked_jax`).
 
     Returns:
         The folder of the cache, or None if we did not turn it on.
     """
+    global _jax_prepared
+    refuse_forked_jax()
+    _jax_prepared = True
+    return _prepare_once()
+
+
+@functools.cache
+def _prepare_once() -> Path | None:
     import jax
 
     if os.environ.get("NCAI_THREADS") and "NPROC" not in os.environ:
