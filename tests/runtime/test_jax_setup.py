@@ -120,15 +120,58 @@ def test_a_folder_that_others_can_write_is_not_used(tmp_path):
     assert not compilation._is_private(folder)
 
 
+def program(number):
+    return f"jit_f-{number:064x}-cache"
+
+
 def test_the_oldest_programs_go_first(tmp_path):
     for age in range(6):
-        path = tmp_path / f"program{age}"
+        path = tmp_path / program(age)
         path.write_bytes(b"x" * 100)
         os.utime(path, (1000 - age, 1000 - age))
     compilation._drop_oldest(tmp_path, 600)
     assert len(list(tmp_path.iterdir())) == 6
     compilation._drop_oldest(tmp_path, 599)
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["program0", "program1"]
+    assert sorted(p.name for p in tmp_path.iterdir()) == [program(0), program(1)]
+
+
+def test_only_programs_are_deleted(tmp_path):
+    (tmp_path / "thesis.tex").write_bytes(b"x" * 1000)
+    (tmp_path / program(1)).mkdir()  # even under such a name
+    (tmp_path / "elsewhere").write_bytes(b"x" * 1000)
+    try:
+        (tmp_path / program(2)).symlink_to(tmp_path / "elsewhere")
+    except OSError:
+        pytest.skip("needs symbolic links")
+    (tmp_path / program(3)).write_bytes(b"x" * 1000)
+    compilation._drop_oldest(tmp_path, 10)
+    kept = {"thesis.tex", program(1), "elsewhere", program(2)}
+    assert {path.name for path in tmp_path.iterdir()} == kept
+
+
+def test_a_folder_of_somebody_else_is_not_used(tmp_path):
+    folder = tmp_path / "compiled"
+    folder.mkdir()
+    assert compilation._is_ours(folder)  # new, and marked from now on
+    (folder / "notes.txt").write_text("mine")
+    assert compilation._is_ours(folder)
+    (folder / compilation.MARKER).unlink()
+    assert not compilation._is_ours(folder)
+    (folder / "notes.txt").unlink()
+    (folder / program(1)).write_bytes(b"x")  # as version 0.1 left it
+    assert compilation._is_ours(folder)
+    (folder / compilation.MARKER).write_text("of another program")
+    assert not compilation._is_ours(folder)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs symbolic links")
+def test_a_link_to_a_folder_is_not_followed(tmp_path):
+    mine = tmp_path / "mine"
+    mine.mkdir(mode=0o700)
+    (tmp_path / "ncai").mkdir()
+    (tmp_path / "ncai" / "compiled").symlink_to(mine)
+    assert folder_in_use(tmp_path) == ["None", "None"]
+    assert not list(mine.iterdir())
 
 
 # A fit in the parent, then jobs in children. An alarm ends a child that hangs.
