@@ -355,12 +355,15 @@ def score_table(scores: Sequence[Mapping[str, Any]], num_rows: int | None) -> Ta
     from ncai.tables.inspect import decimals_for
 
     table = plain_table(f"On {num_rows} held-out test rows", headings)
-    decimals = decimals_for([score["crps"] for score in scores])
-    for score in scores:
-        table.add_row(
-            Text(score["name"]),
-            f"{score['log_likelihood']:.3f}",
-            f"{score['crps']:.{decimals}f}",
-            *(f"{score[f'coverage_{level}']:.1%}" for level in (50, 80, 95)),
-        )
+    names = ("log_likelihood", "crps", "coverage_50", "coverage_80", "coverage_95")
+    values = [[_as_number(score.get(name)) for name in names] for score in scores]
+    decimals = decimals_for([row[1] for row in values])
+    forms = (".3f", f".{decimals}f", ".1%", ".1%", ".1%")
+    for score, row in zip(scores, values, strict=True):
+        table.add_row(Text(score["name"]), *map(format, row, forms))
     return table
+
+
+def _as_number(value: float | str | None) -> float:
+    """A number of a file, which has "inf" or null for what JSON lacks."""
+    return math.nan if value is None else float(value)

@@ -210,7 +210,11 @@ class TablePreparer(TransformerMixin, BaseEstimator):
 
     @classmethod
     def from_dict(cls, state: Mapping[str, Any]) -> "TablePreparer":
-        """Create a fitted preparer from the result of `to_dict`."""
+        """Create a fitted preparer from the result of `to_dict`.
+
+        Raises:
+            ValueError: plans and columns do not belong together.
+        """
         preparer = cls(state["max_levels"], state["min_level_rows"])
         plans = [plan_from_dict(plan) for plan in state["plans"]]
         preparer.plans_ = {plan.name: plan for plan in plans}
@@ -221,7 +225,20 @@ class TablePreparer(TransformerMixin, BaseEstimator):
         preparer.warnings_ = list(state["warnings"])
         preparer.feature_names_in_ = np.asarray(state["columns"], object)
         preparer.n_features_in_ = len(state["columns"])
+        preparer._check_parts()
         return preparer
+
+    def _check_parts(self) -> None:
+        """Check that each plan makes the parts that the matrix takes from it."""
+        if list(self.outputs_) != list(self.plans_):
+            raise ValueError("the plans are not those of the columns of the matrix.")
+        if not set(self.plans_) <= set(self.feature_names_in_):
+            raise ValueError("there is a plan for a column that the table lacks.")
+        for name, plan in self.plans_.items():
+            nothing = RawColumn(pd.Series([None], name=name, dtype=object))
+            made = plan.values(plan.parse(nothing))
+            if not self.outputs_[name] or not self.outputs_[name].keys() <= made.keys():
+                raise ValueError(f"the plan of column {quoted(name)} lacks a part.")
 
     def __sklearn_tags__(self):
         """scikit-learn's description of this transformer."""

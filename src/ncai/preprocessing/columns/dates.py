@@ -21,12 +21,14 @@ from ncai.preprocessing.columns.missing import (
     new_missing,
 )
 from ncai.preprocessing.columns.numbers import far_outside, span_of
+from ncai.runtime.arguments import one_of
 
 # ISO comes first; day/month and month/day are used only if just one of them fits.
 _ISO, _DAY_FIRST, _MONTH_FIRST = "ISO8601", "%d/%m/%Y", "%m/%d/%Y"
 _FORMATS = (_ISO, "%d.%m.%Y", _DAY_FIRST, _MONTH_FIRST, "%Y/%m/%d")
 _FORMATS = (*_FORMATS, "%b %d, %Y", "%B %d, %Y", "%d %b %Y", "%d %B %Y")
 _SECONDS_A_DAY = 86_400
+_MOST_DAYS = 5_000_000  # some 13,000 years: longer than dates can be apart
 # A season can be learnt only from data that cover it twice.
 _FEWEST_CYCLES = 2
 
@@ -74,6 +76,15 @@ class DatePlan:
     origin: float
     cycles: tuple[str, ...]
     span: tuple[float, float] | None = None
+
+    def __post_init__(self):
+        if self.format is not None:
+            one_of("format", self.format, _FORMATS)
+        for cycle in self.cycles:
+            one_of("cycle", cycle, CYCLES)
+        for days in (self.origin, self.fill, *(self.span or ())):
+            if not abs(days) < _MOST_DAYS:
+                raise ValueError(f"a date {days!r} days from 1970 is out of range.")
 
     @classmethod
     def learn(cls, column: RawColumn, form: str | None, limits: Limits) -> Learned:

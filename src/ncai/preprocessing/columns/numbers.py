@@ -24,6 +24,7 @@ from ncai.preprocessing.columns.missing import (
     means_missing,
     new_missing,
 )
+from ncai.runtime.arguments import one_of
 
 PLAIN, THOUSANDS, DECIMAL_COMMA = "plain", "thousands", "decimal comma"
 PERCENT, COMMA_PERCENT = "percent", "decimal comma percent"
@@ -127,6 +128,9 @@ class NumberPlan:
     junk_is_missing: bool
     span: tuple[float, float] | None = None
     form: str = PLAIN
+
+    def __post_init__(self):
+        one_of("form", self.form, FORM_WORDS)
 
     @classmethod
     def learn(cls, column: RawColumn, form: str, limits: Limits) -> Learned:
