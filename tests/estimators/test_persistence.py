@@ -39,7 +39,7 @@ from ncai import (
 from ncai.cli._options import column_table, label_table, score_table, without_infinity
 from ncai.cli.models import _lines
 from ncai.estimators import persistence as files
-from ncai.runtime.atomic_write import check_writable
+from ncai.runtime.atomic_write import check_writable, replacing
 from ncai.tables.inspect import diagnose_model, inspect_model
 
 if os.name == "posix":
@@ -563,6 +563,75 @@ def test_a_file_has_the_usual_permissions(path):
     assert path.stat().st_mode == usual.stat().st_mode
 
 
+@pytest.mark.skipif(os.name != "posix", reason="file modes and links of POSIX")
+def test_a_replaced_file_keeps_its_permissions_and_links(tmp_path):
+    secret, link = tmp_path / "secret.ncai", tmp_path / "link.ncai"
+    secret.write_bytes(b"old")
+    secret.chmod(0o600)
+    link.symlink_to(secret)
+    seen = []
+    with replacing(link) as temporary:
+        seen.append(temporary.stat().st_mode & 0o777)  # while it is written, too
+        temporary.write_bytes(b"new")
+    assert seen == [0o600]
+    assert secret.stat().st_mode & 0o777 == 0o600
+    assert link.is_symlink()
+    assert link.read_bytes() == b"new"
+    secret.chmod(0o400)
+    with replacing(secret) as temporary:
+        temporary.write_bytes(b"newer")
+    assert secret.stat().st_mode & 0o777 == 0o400
+    secret.unlink()  # the link now leads to nothing
+    with replacing(link) as temporary:
+        temporary.write_bytes(b"again")
+    assert secret.read_bytes() == b"again"
+
+
+WRITES = """
+import sys, time
+from pathlib import Path
+from ncai.runtime.atomic_write import replacing
+
+with replacing(Path(sys.argv[1])) as temporary:
+    temporary.write_bytes(b"half")
+    print(flush=True)
+    time.sleep(60)
+"""
+
+
+@pytest.mark.skipif(os.name != "posix", reason="locks of POSIX")
+def test_what_a_killed_process_left_is_removed_later(path):
+    command = [sys.executable, "-c", WRITES, str(path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as writer:
+        writer.stdout.readline()
+        (hidden,) = path.parent.iterdir()
+        with replacing(path) as temporary:
+            temporary.write_bytes(b"ours")
+        assert hidden.exists()  # somebody is writing it
+        writer.kill()
+    other = path.with_name(f".{path.name}.notes")
+    other.write_text("of the user")
+    with replacing(path) as temporary:
+        temporary.write_bytes(b"ours")
+    assert {one.name for one in path.parent.iterdir()} == {path.name, other.name}
+
+
+def test_contents_are_on_the_disk_before_they_get_their_name(path, monkeypatch):
+    calls = []
+    for name in ("fsync", "replace"):
+        usual = getattr(os, name)
+
+        def noted(*given, name=name, usual=usual):
+            calls.append(name)
+            return usual(*given)
+
+        monkeypatch.setattr(os, name, noted)
+    with replacing(path) as temporary:
+        temporary.write_bytes(b"new")
+    assert calls[:2] == ["fsync", "replace"]
+    assert path.read_bytes() == b"new"
+
+
 def test_only_a_fitted_model_can_be_saved(path):
     from sklearn.exceptions import NotFittedError
 
@@ -698,7 +767,7 @@ def forge_header(header, random):
         elif way == 5:
             raw, whole[name] = random.choice(RAW), _MARK
         elif way == 6:
-            for _ in range(random.choice((5, 50, 500))):
+            for _ in range(random.choice((5, 50, 200))):
                 old = random.choice(([old], {"a": old}))
             whole[name] = old
         else:
