@@ -771,7 +771,7 @@ def forge_header(header, random):
                 old = random.choice(([old], {"a": old}))
             whole[name] = old
         else:
-            whole[name] = random.choice(WRONG)
+            whole[name] = copy.deepcopy(random.choice(WRONG))
         if not any(places_in(header)):
             break
     if raw is None:
