@@ -25,6 +25,7 @@ from ncai.estimators._schema import (
     brief,
     check_draws,
     check_header,
+    parse_header,
 )
 from ncai.estimators.model_file import (
     CHECKSUM,
@@ -57,13 +58,14 @@ def save_model(
     header = describe(estimator) | {"table": plain(table)}
     arrays = arrays_of(estimator, include_training)
     header[CHECKSUM] = checksum(header, arrays)
-    content = save(arrays, metadata={"ncai": json.dumps(header)})
-    _check_readable(header, content)
+    text = json.dumps(header)
+    content = save(arrays, metadata={"ncai": text})
+    _check_readable(text, content)
     with replacing(path) as temporary:
         temporary.write_bytes(content)
 
 
-def _check_readable(header: dict, content: bytes) -> None:
+def _check_readable(text: str, content: bytes) -> None:
     """Reject, before a file is written, what `load_model` would reject."""
     length = int.from_bytes(content[:8], "little")
     if length > MOST_HEADER_BYTES:
@@ -72,6 +74,7 @@ def _check_readable(header: dict, content: bytes) -> None:
             f"has room for {MOST_HEADER_BYTES}: leave out columns with many levels."
         )
     try:
+        header = parse_header(text)
         check_header(header, len(content))
         check_draws(header["settings"]["method"]["settings"])
     except HeaderError as error:
