@@ -1,6 +1,7 @@
 """The command, its options, and what fit, compare and demo show and leave on disk."""
 
 import json
+import os
 import re
 import signal
 import subprocess
@@ -602,3 +603,49 @@ def test_a_signal_amid_training_leaves_whole_files(number, data, tmp_path):
     assert "interrupted after" in shown
     assert f"Model: {out}" in shown
     assert run("predict", out, data).exit_code == 0
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="sends a signal")
+@pytest.mark.parametrize("slow", ["typer", "pandas"])
+def test_ctrl_c_amid_imports_leaves_one_word(slow, tmp_path):
+    """While the command itself is imported, and while it imports what it needs."""
+    sleeping = "import time\nprint('importing', flush=True)\ntime.sleep(60)\n"
+    # As a compiled module does: it hides the exception behind one of its own.
+    hiding = "try:\n" + "".join(f"    {line}\n" for line in sleeping.splitlines())
+    hiding += "except BaseException:\n    raise ImportError('cut off') from None\n"
+    (tmp_path / f"{slow}.py").write_text(hiding)
+    table = tmp_path / "t.csv"
+    table.write_text("x,y\n1,2\n")
+    path = os.pathsep.join([str(tmp_path), os.environ.get("PYTHONPATH", "")])
+    options = ["fit", table, "--target", "y", "--out", tmp_path / "m.ncai"]
+    with subprocess.Popen(
+        [sys.executable, "-m", "ncai", *map(str, options)],
+        env=os.environ | {"PYTHONPATH": path.rstrip(os.pathsep)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as child:
+        assert child.stdout.readline() == "importing\n"
+        child.send_signal(signal.SIGINT)
+        shown, told = child.communicate(timeout=60)
+    assert (shown, told, child.returncode) == ("", "Stopped.\n", 130)
+
+
+def test_names_do_not_steer_the_terminal(table, tmp_path):
+    evil = "a\x1b]0;owned\x07\x1b[2J\u202e"
+    frame = table.rename(columns={"a": evil}).assign(note=["\x1b[8m"] * 60)
+    frame.to_csv(tmp_path / "t.csv", index=False)
+    out, steps = tmp_path / "m.ncai", ("--max-steps", 1, "--restarts", 1)
+    fit = ("fit", tmp_path / "t.csv", "--target", "y", *QUICK, *steps, "--out", out)
+    for arguments in (
+        fit,
+        ("inspect", out),
+        ("predict", out, tmp_path / "t.csv", "--out", tmp_path / "p.csv"),
+        ("fit", tmp_path / "t.csv", "--target", "none", "--out", tmp_path / "n.ncai"),
+    ):
+        result = run(*arguments)
+        shown = result.stdout + result.stderr
+        assert not set(shown) & set("\x1b\x07\u202e"), shown
+        assert result.exit_code == (2 if "none" in arguments else 0), shown
+    assert r"a\x1b]0;owned" in run("inspect", out).stdout
+    assert json.loads(run("inspect", out, "--json").stdout)["columns"][evil]

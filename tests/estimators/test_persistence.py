@@ -1,21 +1,49 @@
 """Model files: what is written comes back, and nothing else is taken for a model."""
 
+import copy
+import io
 import json
+import math
 import os
-from dataclasses import dataclass
+import re
+import signal
+import subprocess
+import sys
+import time
+import tracemalloc
+from collections import Counter
+from dataclasses import dataclass, replace
+from pathlib import Path
+from random import Random
 
 import jax
 import jax.numpy as jnp
 import numpy as np
 import pandas as pd
 import pytest
+import safetensors.numpy
+from rich.console import Console
 from safetensors import safe_open
 from safetensors.numpy import save_file
 
 from helpers import data, fitted, fitted_plain, old_file, tiny, tiny_plain
-from ncai import MLP, NCAI, BNNLVRegressor, BNNRegressor, HMCMarginal, ModelFileError
+from ncai import (
+    MLP,
+    NCAI,
+    BNNLVRegressor,
+    BNNRegressor,
+    HMCMarginal,
+    ModelFileError,
+    TableModel,
+)
+from ncai.cli._options import column_table, label_table, score_table, without_infinity
+from ncai.cli.models import _lines
 from ncai.estimators import persistence as files
-from ncai.runtime.atomic_write import check_writable
+from ncai.runtime.atomic_write import check_writable, replacing
+from ncai.tables.inspect import diagnose_model, inspect_model
+
+if os.name == "posix":
+    import resource
 
 
 @pytest.fixture
@@ -30,7 +58,7 @@ def saved(path):
 
 
 def rewrite(path, change_header=None, change_arrays=None):
-    """The same file with another header or other arrays, and without a checksum."""
+    """The same file with another header or other arrays, and the checksum of these."""
     with safe_open(path, framework="numpy") as handle:
         metadata = handle.metadata()
         arrays = {name: handle.get_tensor(name) for name in handle.keys()}
@@ -40,6 +68,7 @@ def rewrite(path, change_header=None, change_arrays=None):
         header = change_header(header)
     if change_arrays is not None:
         change_arrays(arrays)
+    header[files.CHECKSUM] = files.checksum(header, arrays)
     save_file(arrays, path, metadata={"ncai": json.dumps(header)})
 
 
@@ -302,10 +331,18 @@ def test_a_flipped_bit_is_seen_wherever_it_is(saved):
         BNNLVRegressor.load(saved)
 
 
-def test_a_file_without_a_checksum_is_read_if_its_numbers_are_finite(saved):
-    rewrite(saved)
-    assert_same_predictions(fitted(), BNNLVRegressor.load(saved))
+def test_a_file_without_a_checksum_is_refused(saved):
+    with safe_open(saved, framework="numpy") as handle:
+        header = json.loads(handle.metadata()["ncai"])
+        arrays = {name: handle.get_tensor(name) for name in handle.keys()}
+    del header[files.CHECKSUM]
+    save_file(arrays, saved, metadata={"ncai": json.dumps(header)})
+    with pytest.raises(ModelFileError, match="no checksum") as error:
+        BNNLVRegressor.load(saved)
+    assert_one_sentence(error, saved)
 
+
+def test_numbers_that_are_not_finite_are_refused(saved):
     def spoil(arrays):
         arrays["mean.weights"] = np.full_like(arrays["mean.weights"], np.nan)
 
@@ -391,6 +428,53 @@ def test_a_header_with_nonsense_is_refused(change, saved):
     with pytest.raises(ModelFileError) as error:
         BNNLVRegressor.load(saved)
     assert_one_sentence(error, saved)
+
+
+def with_draws(header, **counts):
+    method = header["settings"]["method"]
+    own = method["settings"] | counts
+    settings = header["settings"] | {"method": method | {"settings": own}}
+    return header | {"settings": settings}
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (lambda h: h | {"dims": [10**9, 1, 1]}, "number of inputs, 1000000000"),
+        (lambda h: h | {"dims": [1, 10**9, 1]}, "number of latents"),
+        (lambda h: h | {"dims": [1, 1, 2000]}, "2000 outputs, not a single one"),
+        (lambda h: h | {"num_weights": 10**9}, "small for 1000000000 weights"),
+        (lambda h: h | {"mlp": {**h["mlp"], "hidden": [1] * 10**4}}, "the layers"),
+        (lambda h: with_draws(h, n_latent_draws=10**9), "n_latent_draws.*100000"),
+        (lambda h: with_draws(h, n_weight_draws=10**6, n_latent_draws=16), "in all"),
+        (lambda h: h | {"seed": "7"}, "holds '7' as seed"),
+        (lambda h: h | {"version": math.inf}, "not one that ncai wrote"),
+        (lambda h: h | {"stop_reasons": [1]}, r"holds 1 as stop_reasons\.0.*a text"),
+        (lambda h: h | {"custom_network": "\x1b]0;hi\a"}, r"\(\?\]0;hi\?\)"),
+    ],
+    ids=range(11),
+)
+@pytest.mark.usefixtures("any_types")
+def test_a_header_is_checked_before_memory_is_taken(change, words, saved):
+    rewrite(saved, change)
+    tracemalloc.start()
+    try:
+        with pytest.raises(ModelFileError, match=words) as error:
+            BNNLVRegressor.load(saved)
+        assert tracemalloc.get_traced_memory()[1] < 20_000_000
+    finally:
+        tracemalloc.stop()
+    assert_one_sentence(error, saved)
+
+
+def test_what_could_not_be_read_is_not_written(path):
+    model = copy.copy(fitted())
+    settings = model.settings_
+    many = settings.method.set_params(n_latent_draws=10**6)
+    model.settings_ = replace(settings, method=many)
+    with pytest.raises(ValueError, match=r"cannot be saved.*n_latent_draws"):
+        model.save(path)
+    assert not path.exists()
 
 
 def test_a_latent_model_is_no_plain_one(saved):
@@ -479,6 +563,75 @@ def test_a_file_has_the_usual_permissions(path):
     assert path.stat().st_mode == usual.stat().st_mode
 
 
+@pytest.mark.skipif(os.name != "posix", reason="file modes and links of POSIX")
+def test_a_replaced_file_keeps_its_permissions_and_links(tmp_path):
+    secret, link = tmp_path / "secret.ncai", tmp_path / "link.ncai"
+    secret.write_bytes(b"old")
+    secret.chmod(0o600)
+    link.symlink_to(secret)
+    seen = []
+    with replacing(link) as temporary:
+        seen.append(temporary.stat().st_mode & 0o777)  # while it is written, too
+        temporary.write_bytes(b"new")
+    assert seen == [0o600]
+    assert secret.stat().st_mode & 0o777 == 0o600
+    assert link.is_symlink()
+    assert link.read_bytes() == b"new"
+    secret.chmod(0o400)
+    with replacing(secret) as temporary:
+        temporary.write_bytes(b"newer")
+    assert secret.stat().st_mode & 0o777 == 0o400
+    secret.unlink()  # the link now leads to nothing
+    with replacing(link) as temporary:
+        temporary.write_bytes(b"again")
+    assert secret.read_bytes() == b"again"
+
+
+WRITES = """
+import sys, time
+from pathlib import Path
+from ncai.runtime.atomic_write import replacing
+
+with replacing(Path(sys.argv[1])) as temporary:
+    temporary.write_bytes(b"half")
+    print(flush=True)
+    time.sleep(60)
+"""
+
+
+@pytest.mark.skipif(os.name != "posix", reason="locks of POSIX")
+def test_what_a_killed_process_left_is_removed_later(path):
+    command = [sys.executable, "-c", WRITES, str(path)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE) as writer:
+        writer.stdout.readline()
+        (hidden,) = path.parent.iterdir()
+        with replacing(path) as temporary:
+            temporary.write_bytes(b"ours")
+        assert hidden.exists()  # somebody is writing it
+        writer.kill()
+    other = path.with_name(f".{path.name}.notes")
+    other.write_text("of the user")
+    with replacing(path) as temporary:
+        temporary.write_bytes(b"ours")
+    assert {one.name for one in path.parent.iterdir()} == {path.name, other.name}
+
+
+def test_contents_are_on_the_disk_before_they_get_their_name(path, monkeypatch):
+    calls = []
+    for name in ("fsync", "replace"):
+        usual = getattr(os, name)
+
+        def noted(*given, name=name, usual=usual):
+            calls.append(name)
+            return usual(*given)
+
+        monkeypatch.setattr(os, name, noted)
+    with replacing(path) as temporary:
+        temporary.write_bytes(b"new")
+    assert calls[:2] == ["fsync", "replace"]
+    assert path.read_bytes() == b"new"
+
+
 def test_only_a_fitted_model_can_be_saved(path):
     from sklearn.exceptions import NotFittedError
 
@@ -560,3 +713,248 @@ def test_an_old_file_that_cannot_be_converted_says_what_to_do(name, value, path)
     ) as error:
         BNNLVRegressor.load(path)
     assert_one_sentence(error, path)
+
+
+# ----- Forged files -------------------------------------------------------------------
+
+_DEEP = 100_000
+WRONG = (None, True, False, -1, 0, 1, 2, 1.5, 10**9, 2**31, 2**63, 10**30, -(10**9))
+WRONG = (*WRONG, 1e308, math.inf, -math.inf, math.nan, "", "x", "inf", "\x1b[2J\n")
+WRONG = (*WRONG, "\ud800", "a" * 10_000, [], {}, [[]], [None], ["a"], [0] * 5000)
+WRONG = (*WRONG, {"a": 1}, {"": []}, [10**9] * 3, [1, -1, 1], "ncai", "marginal")
+# Texts that are put in place of a value after all else was written.
+RAW = ("[" * _DEEP, "[" * _DEEP + "]" * _DEEP, '{"a":' * 500 + "1" + "}" * 500)
+RAW = (*RAW, "9" * 5000, "1e999", "-Infinity", '"\\ud800"', "{", "", '{"a":1,"a":2}')
+_MARK = "put here later"
+MOST_BYTES = 200_000_000
+LONGEST = 5  # seconds for one file
+
+
+def places_in(value, place=()):
+    """The place of every value of a header, as keys and indices."""
+    yield place
+    if len(place) == 12:
+        return
+    parts = value.items() if isinstance(value, dict) else ()
+    parts = enumerate(value[:3]) if isinstance(value, list) else parts
+    for name, part in parts:
+        yield from places_in(part, (*place, name))
+
+
+def forge_header(header, random):
+    """A header with one to three wrong entries, as text."""
+    header, raw = copy.deepcopy(header), None
+    for _ in range(random.choice((1, 1, 1, 2, 3))):
+        *above, name = random.choice([*places_in(header)][1:])
+        whole = header
+        for one in above:
+            whole = whole[one]
+        old, way = whole[name], random.randrange(10)
+        if way == 0:
+            del whole[name]
+        elif way == 1 and isinstance(old, int | float):
+            whole[name] = old * 10 ** random.randrange(1, 12)
+        elif way == 2:
+            other = random.choice([*places_in(header)][1:])
+            part = header
+            for one in other:
+                part = part[one]
+            whole[name] = copy.deepcopy(part)
+        elif way == 3 and isinstance(old, list):
+            whole[name] = old * random.choice((2, 100))
+        elif way == 4 and isinstance(whole, dict):
+            whole[random.choice(("", "name", f"{name} ", "\x1b"))] = whole.pop(name)
+        elif way == 5:
+            raw, whole[name] = random.choice(RAW), _MARK
+        elif way == 6:
+            for _ in range(random.choice((5, 50, 200))):
+                old = random.choice(([old], {"a": old}))
+            whole[name] = old
+        else:
+            whole[name] = copy.deepcopy(random.choice(WRONG))
+        if not any(places_in(header)):
+            break
+    if raw is None:
+        return header, None
+    return header, json.dumps(header).replace(f'"{_MARK}"', raw)
+
+
+def forge_arrays(arrays, random):
+    """One array that is missing, or of another shape, type or value."""
+    arrays, name = dict(arrays), random.choice(sorted(arrays))
+    old, way = arrays.pop(name), random.randrange(7)
+    shapes = (
+        (),
+        (0,),
+        (0, 10**12),
+        (1,) * 30,
+        (1, 1),
+        old.shape[::-1],
+        (*old.shape, 1),
+    )
+    if way == 1:
+        shape = random.choice(shapes)
+        arrays[name] = np.zeros(shape, old.dtype)
+    elif way == 2:
+        dtype = random.choice(("i8", "f8", "f2", "u1", "?", "i4"))
+        with np.errstate(invalid="ignore"):
+            arrays[name] = old.astype(dtype)
+    elif way == 3:
+        arrays[name] = np.full_like(old, random.choice((-1, 0, 10**9)))
+    elif way == 4:
+        arrays[random.choice(("", "a\x1b", "training.inputs"))] = old
+    elif way == 5:
+        arrays[name] = np.repeat(old, 3, axis=0)
+    elif way == 6:
+        arrays |= {f"{name}.{i}": old for i in range(200)}
+    return arrays
+
+
+def forge_bytes(content, random):
+    """A file that is cut, or has other bytes, or claims another length."""
+    content, way = bytearray(content), random.randrange(3)
+    if way == 0:
+        return bytes(content[: random.randrange(len(content))])
+    if way == 1:
+        length = random.choice((0, 7, len(content), 10**8, 2**40, 2**64 - 1))
+        return length.to_bytes(8, "little") + bytes(content[8:])
+    for _ in range(random.choice((1, 5))):
+        content[random.randrange(len(content))] = random.randrange(256)
+    return bytes(content)
+
+
+def forged(content, random):
+    """A forged model file; its checksum is right unless that is what was forged."""
+    if random.random() < 0.1:
+        return forge_bytes(content, random)
+    loaded = safetensors.numpy.load(content)
+    size = int.from_bytes(content[:8], "little")
+    header = json.loads(json.loads(content[8 : 8 + size])["__metadata__"]["ncai"])
+    header.pop(files.CHECKSUM)
+    text = None
+    if random.random() < 0.15:
+        loaded = forge_arrays(loaded, random)
+    else:
+        header, text = forge_header(header, random)
+    if random.random() < 0.95:
+        try:
+            again = header if text is None else json.loads(text)
+            header[files.CHECKSUM] = files.checksum(again, loaded)
+        except (ValueError, RecursionError, AttributeError, TypeError):
+            header[files.CHECKSUM] = "0" * 64
+        if text is not None:
+            text = f'{text[:-1]}, "{files.CHECKSUM}": "{header[files.CHECKSUM]}"}}'
+    if text is None:
+        text = json.dumps(header)
+        if random.random() < 0.02:  # an entry twice
+            text = f"{text[:-1]}, {text[1:]}"
+    return safetensors.numpy.save(loaded, metadata={"ncai": text})
+
+
+def read_in_every_way(path):
+    """What the library makes of a file: "loaded", or the message of its own error."""
+    outcome = "loaded"
+    for read in (TableModel.load, inspect_and_show, diagnose_kept):
+        try:
+            repr(read(path))
+        except ModelFileError as error:
+            outcome = str(error)
+            assert outcome.endswith("."), outcome
+            assert outcome.isprintable(), outcome
+            assert len(outcome) < 1000, outcome[:1000]
+            assert str(path) in outcome, outcome
+    return outcome
+
+
+def diagnose_kept(path):
+    header, _ = files.read_file(path)
+    if (header.get("table") or {}).get("diagnosis"):
+        try:
+            str(diagnose_model(path))
+        except ModelFileError:
+            raise
+        except ValueError as error:  # part of it is missing, or there is no z
+            if not re.search("neither a diagnosis|has no z", str(error)):
+                raise
+
+
+def inspect_and_show(path):
+    """What `ncai inspect` prints."""
+    found = inspect_model(path)
+    console = Console(file=io.StringIO(), width=100)
+    console.print(label_table(_lines(found)))
+    console.print(column_table(found["columns"], most=None))
+    console.print(score_table(found["scores"], found["num_test"]))
+    json.dumps(without_infinity(found), allow_nan=False)
+
+
+def fuzz(count, seed, folder):
+    """Read forged copies of all model files in a folder; prints what happened."""
+    random, outcomes = Random(seed), Counter()
+    contents = [path.read_bytes() for path in sorted(folder.glob("*.ncai"))]
+    for path in sorted(folder.glob("*.ncai")):
+        assert read_in_every_way(path) == "loaded"
+    path, slowest = folder / "forged.tmp", 0.0
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    signal.signal(signal.SIGALRM, signal.default_int_handler)
+    for _ in range(count):
+        content = forged(random.choice(contents), random)
+        path.write_bytes(content)
+        begun = time.perf_counter()
+        signal.alarm(LONGEST)
+        try:
+            outcome = read_in_every_way(path)
+        except BaseException:
+            (folder / "failed.tmp").write_bytes(content)
+            raise
+        finally:
+            signal.alarm(0)
+        slowest = max(slowest, time.perf_counter() - begun)
+        outcomes["loaded" if outcome == "loaded" else "refused"] += 1
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+    print(json.dumps({**outcomes, "slowest": slowest, "bytes": 1024 * peak}))
+
+
+@pytest.fixture(scope="module")
+def genuine(tmp_path_factory):
+    """A folder of model files of each kind."""
+    folder = tmp_path_factory.mktemp("genuine")
+    for name in ("ncai", "hmc_marginal", "houses"):
+        (folder / f"{name}.ncai").write_bytes(old_file(name).read_bytes())
+    fitted().save(folder / "mfvi.ncai", include_training=True)
+    fitted("hmc").save(folder / "hmc.ncai", include_training=True)
+    fitted_plain().save(folder / "plain.ncai")
+    model = TableModel.load(old_file("houses"))
+    diagnosis = fitted().diagnose(num_permutations=40).to_dict()
+    record = replace(model.record, diagnosis=diagnosis)
+    replace(model, record=record).save(folder / "table.ncai")
+    return folder
+
+
+@pytest.mark.skipif(os.name != "posix", reason="measures memory by POSIX")
+@pytest.mark.parametrize(
+    ("count", "limit"),
+    [(400, 120), pytest.param(100_000, 3600, marks=pytest.mark.slow)],
+)
+def test_a_forged_file_is_refused_in_one_sentence(count, limit, genuine):
+    """No traceback, no hang, little memory; in a process without our type checks."""
+    command = [sys.executable, __file__, str(count), str(count), str(genuine)]
+    tests = str(Path(__file__).parents[1])
+    path = os.pathsep.join([tests, *filter(None, [os.environ.get("PYTHONPATH")])])
+    run = subprocess.run(
+        command,
+        env=os.environ | {"PYTHONPATH": path},
+        capture_output=True,
+        text=True,
+        timeout=limit,
+    )
+    assert run.returncode == 0, run.stderr
+    found = json.loads(run.stdout)
+    assert found["loaded"] + found["refused"] == count
+    assert found["refused"] > count / 2
+    assert found["slowest"] < LONGEST
+    assert found["bytes"] < MOST_BYTES
+
+
+if __name__ == "__main__":
+    fuzz(int(sys.argv[1]), int(sys.argv[2]), Path(sys.argv[3]))

@@ -426,3 +426,62 @@ def test_each_column_is_read_once(monkeypatch):
     assert not surprises
     pd.testing.assert_frame_equal(matrix, again)
     np.testing.assert_array_equal(TablePreparer().fit_transform(table), matrix)
+
+
+# ----- What must not be lost in silence -----------------------------------------------
+
+
+@pytest.mark.parametrize("far", ["9999-12-31", "0001-01-01", "1500-06-01"])
+@pytest.mark.parametrize("stored", [False, True])
+def test_dates_out_of_range_are_refused_by_name(far, stored):
+    usual = [f"20{n % 30:02d}-03-01" for n in range(N)]
+    column = pd.Series([*usual[:4], far, *usual[5:]])
+    if stored:
+        column = pd.Series(np.array(column, "datetime64[s]"))
+    with pytest.raises(ValueError, match=r"'c' holds '.*' in row 5.* 1678 to 2261"):
+        prepare(column)
+    preparer, _ = prepare(pd.Series(usual))
+    with pytest.raises(ValueError, match=r"'c' holds .* in row 5.* 1678 to 2261"):
+        preparer.prepare(pd.DataFrame({"c": column, "plain": 1.0}))
+
+
+def test_many_rare_levels_are_not_called_constant():
+    preparer, _ = prepare(np.repeat([f"level {n}" for n in range(2000)], 3))
+    assert preparer.notes_["c"] == (
+        "dropped: all of its 2000 levels are rare, in at most 3 rows each"
+    )
+    assert any("'c' is not used" in one for one in preparer.warnings_)
+    assert "same value" in prepare(["DE"] * N)[0].notes_["c"]
+
+
+def test_a_document_in_a_cell_is_cut_in_notes_and_messages():
+    document = "x" * 5_000_000
+    column = [*map(str, np.arange(1.5, N + 0.5)), document]
+    preparer, _ = prepare(column)
+    assert len(preparer.notes_["c"]) < 200
+    plain, _ = prepare(np.arange(N) + 0.5)
+    with pytest.raises(ValueError, match="must hold") as error:
+        plain.prepare(pd.DataFrame({"c": [document], "plain": 1.0}))
+    assert len(str(error.value)) < 200
+    words, _ = prepare(["u", "v", "w"] * 20)
+    _, found = words.prepare(pd.DataFrame({"c": [document], "plain": 1.0}))
+    assert len("".join(surprise_sentences(found))) < 300
+
+
+@pytest.mark.parametrize("kind", [str, int])
+def test_whole_numbers_that_lose_digits_are_a_warning(kind):
+    ids = [kind(2**53 + 1 + 2 * n) for n in range(N)]
+    assert any("beyond 2^53" in one for one in prepare(ids)[0].warnings_)
+    even = [kind(2**60 + 2**12 * n) for n in range(N)]  # which lose none
+    assert not any("2^53" in one for one in prepare(even)[0].warnings_)
+    assert not any("2^53" in one for one in prepare([1e90, 2.5] * 30)[0].warnings_)
+
+
+@pytest.mark.parametrize("blank", [" ", "\u00a0", "\u202f"])
+def test_blanks_between_thousands_are_pointed_out(blank):
+    column = [f"{1 + n % 7}{blank}{n % 5:03d}" for n in range(N)]
+    (sentence,) = prepare(column)[0].warnings_
+    assert "blanks between thousands" in sentence
+    few = [*map(str, np.arange(N) + 0.5), f"1{blank}234", f"12{blank}345,5"]
+    assert any("taken as missing" in one for one in prepare(few)[0].warnings_)
+    assert not prepare(["New York", "Rio"] * 30)[0].warnings_

@@ -133,6 +133,21 @@ def test_methods_are_switched_on_and_off(browser, report, script):
             assert page.locator(".readout").inner_text().startswith("MFVI:")
 
 
+def test_no_method_shown_is_no_error(browser, report):
+    with Visit(browser, report) as visit:
+        page = visit.page
+        page.uncheck("#show-m0")
+        assert page.locator(".readout").inner_text() == ""
+        page.locator("input[type=range]").focus()
+        for _ in range(3):
+            page.keyboard.press("ArrowRight")
+        for curve in page.locator(".explorer path.profile").all():
+            assert "N" not in curve.get_attribute("d")  # of NaN
+        page.check("#show-m0")
+        assert page.locator(".readout").inner_text() != ""
+        assert visit.complaints == []
+
+
 def test_nothing_is_asked_of_the_network(browser, report, wide_report):
     for path in (report, wide_report):
         with Visit(browser, path) as visit:

@@ -120,15 +120,126 @@ def test_a_folder_that_others_can_write_is_not_used(tmp_path):
     assert not compilation._is_private(folder)
 
 
+def program(number):
+    return f"jit_f-{number:064x}-cache"
+
+
 def test_the_oldest_programs_go_first(tmp_path):
     for age in range(6):
-        path = tmp_path / f"program{age}"
+        path = tmp_path / program(age)
         path.write_bytes(b"x" * 100)
         os.utime(path, (1000 - age, 1000 - age))
     compilation._drop_oldest(tmp_path, 600)
     assert len(list(tmp_path.iterdir())) == 6
     compilation._drop_oldest(tmp_path, 599)
-    assert sorted(p.name for p in tmp_path.iterdir()) == ["program0", "program1"]
+    assert sorted(p.name for p in tmp_path.iterdir()) == [program(0), program(1)]
+
+
+def test_only_programs_are_deleted(tmp_path):
+    (tmp_path / "thesis.tex").write_bytes(b"x" * 1000)
+    (tmp_path / program(1)).mkdir()  # even under such a name
+    (tmp_path / "elsewhere").write_bytes(b"x" * 1000)
+    try:
+        (tmp_path / program(2)).symlink_to(tmp_path / "elsewhere")
+    except OSError:
+        pytest.skip("needs symbolic links")
+    (tmp_path / program(3)).write_bytes(b"x" * 1000)
+    compilation._drop_oldest(tmp_path, 10)
+    kept = {"thesis.tex", program(1), "elsewhere", program(2)}
+    assert {path.name for path in tmp_path.iterdir()} == kept
+
+
+def test_a_folder_of_somebody_else_is_not_used(tmp_path):
+    folder = tmp_path / "compiled"
+    folder.mkdir()
+    assert compilation._is_ours(folder)  # new, and marked from now on
+    (folder / "notes.txt").write_text("mine")
+    assert compilation._is_ours(folder)
+    (folder / compilation.MARKER).unlink()
+    assert not compilation._is_ours(folder)
+    (folder / "notes.txt").unlink()
+    (folder / program(1)).write_bytes(b"x")  # as version 0.1 left it
+    assert compilation._is_ours(folder)
+    (folder / compilation.MARKER).write_text("of another program")
+    assert not compilation._is_ours(folder)
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs symbolic links")
+def test_a_link_to_a_folder_is_not_followed(tmp_path):
+    mine = tmp_path / "mine"
+    mine.mkdir(mode=0o700)
+    (tmp_path / "ncai").mkdir()
+    (tmp_path / "ncai" / "compiled").symlink_to(mine)
+    assert folder_in_use(tmp_path) == ["None", "None"]
+    assert not list(mine.iterdir())
+
+
+# A fit in the parent, then jobs in children. An alarm ends a child that hangs.
+FORKS = """
+import multiprocessing, os, signal, sys, warnings
+import numpy as np
+import jax
+from joblib import Parallel, delayed
+from ncai import BNNLVRegressor
+
+warnings.simplefilter("ignore")  # JAX and Python warn of the fork itself
+X = np.linspace(-1, 1, 20)[:, None]
+TINY = {"inference": "mfvi", "max_steps": 1, "n_restarts": 1, "random_state": 0}
+
+
+def fit():
+    return BNNLVRegressor(**TINY).fit(X, X[:, 0])
+
+
+def forked(job):
+    child = os.fork()
+    if child:
+        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    signal.alarm(60)
+    try:
+        job()
+        os._exit(0)
+    except RuntimeError as error:
+        os._exit(7 if "spawn" in str(error) else 8)
+    finally:
+        os._exit(9)
+
+
+if __name__ == "__main__":
+    if sys.argv[1] == "before":
+        print(forked(fit))  # nobody has used JAX yet
+    elif sys.argv[1] == "user":
+        jax.numpy.ones(2).block_until_ready()
+        print(forked(fit))
+    else:
+        model = fit()
+        density = model.predict_dist(X)
+        jobs = [fit, lambda: model.predict(X), lambda: model.sample_y(X)]
+        jobs += [density.mean, lambda: density.sample(2), model.diagnose]
+        jobs += [lambda: density.sample_functions(2)]
+        jobs += [lambda: model.latent_posterior(X, X[:, 0])]
+        print(*(forked(job) for job in jobs))
+        usual = model.predict(X)
+        with multiprocessing.get_context("spawn").Pool(1) as pool:
+            print(np.array_equal(pool.apply(model.predict, (X,)), usual))
+        (again,) = Parallel(n_jobs=2)([delayed(model.predict)(X)])
+        print(np.array_equal(again, usual))
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.parametrize(
+    ("when", "found"),
+    [("before", ["0"]), ("user", ["7"]), ("after", ["7"] * 8 + ["True"] * 2)],
+)
+def test_a_forked_child_raises_an_error_and_does_not_hang(when, found, tmp_path):
+    """Other ways to start a process work, and a fork before JAX starts does, too."""
+    script = tmp_path / "forks.py"
+    script.write_text(FORKS)
+    run = subprocess.run(
+        [sys.executable, script, when], capture_output=True, text=True, timeout=240
+    )
+    assert run.stdout.split() == found, run.stderr
 
 
 def test_a_shape_other_than_annotated_is_refused(key):

@@ -162,3 +162,9 @@ def test_a_full_disk_while_a_model_is_written(tmp_path, monkeypatch):
     with pytest.raises(OSError, match=r"cannot write .*m.ncai: No space left"):
         model.save(tmp_path / "m.ncai")
     assert not list(tmp_path.iterdir())
+
+
+def test_a_target_with_blanks_between_thousands_says_so():
+    column = pd.Series(["1 234", "950", "12 000"], name="y")
+    with pytest.raises(TableError, match=r"'1 234' in row 1.*blanks between thousands"):
+        numbers(column, "t.csv")

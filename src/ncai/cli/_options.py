@@ -107,9 +107,20 @@ Force = Annotated[bool, typer.Option("--force", help="Replace existing files.")]
 AsJson = Annotated[bool, typer.Option("--json", help="Print the result as JSON.")]
 
 
+# Control characters, and signs that turn the direction of writing.
+_UNPRINTED = re.compile(
+    "[\\x00-\\x08\\x0b-\\x1f\\x7f-\\x9f\\u2028-\\u202e\\u2066-\\u2069\\ud800-\\udfff]"
+)
+
+
+def printable(text: str) -> str:
+    r"""Show control characters as \x1b: a name must not steer a terminal."""
+    return _UNPRINTED.sub(lambda sign: ascii(sign[0])[1:-1], text)
+
+
 def notify(text: str) -> None:
     """Print a progress message or a warning to standard error."""
-    typer.echo(text, err=True)
+    typer.echo(printable(text), err=True)
 
 
 def print_json(found: Any) -> None:
@@ -314,9 +325,8 @@ ROUNDED_COVERAGE = (
 def plain_table(title: str, headings: Sequence[str]) -> Table:
     """Return a table without rules: names on the left, numbers on the right."""
     table = Table(
-        title=title,
+        title=Text(printable(title), style="bold"),
         title_justify="left",
-        title_style="bold",
         box=None,
         padding=(0, 2, 0, 0),
     )
@@ -332,7 +342,7 @@ def label_table(lines: Sequence[tuple[str, str]]) -> Table:
     table.add_column(no_wrap=True, min_width=8, style="bold")
     table.add_column()
     for label, text in lines:
-        table.add_row(Text(label), Text(text))
+        table.add_row(Text(label), Text(printable(text)))
     return table
 
 
@@ -342,7 +352,7 @@ def column_table(notes: Mapping[str, str], most: int | None = MOST_COLUMNS) -> T
     table.add_column(style="bold", no_wrap=True, max_width=24)
     table.add_column()
     for name, note in list(notes.items())[:most]:
-        table.add_row(Text(name), Text(note))
+        table.add_row(Text(printable(name)), Text(printable(note)))
     if most is not None and len(notes) > most:
         more = f"and {len(notes) - most} more; `ncai inspect` shows all"
         table.add_row("...", more)
@@ -355,12 +365,15 @@ def score_table(scores: Sequence[Mapping[str, Any]], num_rows: int | None) -> Ta
     from ncai.tables.inspect import decimals_for
 
     table = plain_table(f"On {num_rows} held-out test rows", headings)
-    decimals = decimals_for([score["crps"] for score in scores])
-    for score in scores:
-        table.add_row(
-            Text(score["name"]),
-            f"{score['log_likelihood']:.3f}",
-            f"{score['crps']:.{decimals}f}",
-            *(f"{score[f'coverage_{level}']:.1%}" for level in (50, 80, 95)),
-        )
+    names = ("log_likelihood", "crps", "coverage_50", "coverage_80", "coverage_95")
+    values = [[_as_number(score.get(name)) for name in names] for score in scores]
+    decimals = decimals_for([row[1] for row in values])
+    forms = (".3f", f".{decimals}f", ".1%", ".1%", ".1%")
+    for score, row in zip(scores, values, strict=True):
+        table.add_row(Text(printable(score["name"])), *map(format, row, forms))
     return table
+
+
+def _as_number(value: float | str | None) -> float:
+    """A number of a file, which has "inf" or null for what JSON lacks."""
+    return math.nan if value is None else float(value)

@@ -14,7 +14,7 @@ import typer
 
 from ncai import __version__
 from ncai.cli import compare, demo, fit, models
-from ncai.cli._options import EXIT_INTERRUPTED
+from ncai.cli._options import EXIT_INTERRUPTED, notify
 from ncai.cli.bench import add_bench
 from ncai.cli.datasets import add_datasets
 from ncai.cli.study import add_study
@@ -62,12 +62,18 @@ def _guard(function: Callable[..., None]) -> Callable[..., None]:
     @functools.wraps(function)
     def guarded(*args, **kwargs):
         try:
-            with warnings.catch_warnings(), noting_ctrl_c():
+            with warnings.catch_warnings(), noting_ctrl_c() as was_pressed:
                 _show_plain_warnings()
-                function(*args, **kwargs)
+                try:
+                    function(*args, **kwargs)
+                except Exception:
+                    # An import that Ctrl-C breaks off may raise any other error.
+                    if was_pressed():
+                        raise KeyboardInterrupt from None
+                    raise
             sys.stdout.flush()
         except KeyboardInterrupt:
-            typer.echo("Stopped.", err=True)
+            notify("Stopped.")
             raise typer.Exit(EXIT_INTERRUPTED) from None
         except BrokenPipeError:
             # The reader of the pipe has stopped (as with `| head`). Discard the rest,
@@ -91,7 +97,7 @@ def _fail(error: Exception) -> None:
         sentence = f"{about}{error.strerror}."
     else:
         sentence = " ".join(str(error).split()) or f"{type(error).__name__}."
-    typer.echo(f"Error: {sentence}", err=True)
+    notify(f"Error: {sentence}")
     raise typer.Exit(EXIT_ERROR) from None
 
 
@@ -101,7 +107,7 @@ def _show_plain_warnings() -> None:
 
     def show(message, category, *place, **named):
         if category is UserWarning:
-            typer.echo(f"Warning: {message}", err=True)
+            notify(f"Warning: {message}")
         else:
             usual(message, category, *place, **named)
 

@@ -20,6 +20,7 @@ from ncai.inference.latents import (
 from ncai.inference.posterior import Posterior, SamplePosterior
 from ncai.model.quadrature import LARGEST_DIM
 from ncai.preprocessing.scaling import Scaling
+from ncai.runtime.jax_setup import refuse_forked_jax
 from ncai.types import RawRows, TrainingRows
 
 
@@ -93,6 +94,7 @@ class LatentQueries:
         return float(error[0]) if self.single_output_ else error
 
     def _need_latents(self, what: str) -> None:
+        refuse_forked_jax()
         if self.posterior_.model.network.latent_dim == 0:
             raise ValueError(f"{what} needs z, and a model with latent_dim=0 has none.")
 

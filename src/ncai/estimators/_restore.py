@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from ncai.estimators._parameters import NETWORK_SETTINGS, REMOVED
+from ncai.estimators._schema import ANY_NUMBER, brief, check, check_draws, form_of
 from ncai.estimators.model_file import ModelFileError
 from ncai.fitting.settings import Settings
 from ncai.inference.base import Method
@@ -54,10 +55,11 @@ def restore(cls, header: dict, arrays: dict, network, path):
     if header["custom_network"] is not None and network is None:
         raise ModelFileError(
             f"{path} was fitted with a custom network "
-            f"({header['custom_network']}): pass it as load(path, network=...)."
+            f"({brief(header['custom_network'])}): pass it as load(path, network=...)."
         )
     if header["version"] == 1:
         header = upgraded(header, arrays, path)
+    _check_arrays(path, header, arrays)
     estimator = stored(**_params(header["params"], network, path))
     mlp = network if network is not None else MLP(**tuples(header["mlp"]))
     settings = _settings(header["settings"], mlp, path)
@@ -67,8 +69,6 @@ def restore(cls, header: dict, arrays: dict, network, path):
             f"{path} holds {header['num_weights']} weights; this network has "
             f"{flat.num_weights}."
         )
-    _check_shapes(path, arrays, header["posterior"], flat)
-    _check_finite(path, arrays)
     estimator.settings_ = settings
     estimator.scaling_ = _scaling(settings, arrays, flat.output_dim)
     _set_attributes(estimator, header, flat)
@@ -98,15 +98,18 @@ def _method(stored: dict[str, Any], path) -> Method:
     name = stored["name"]
     if name not in METHODS:
         raise ModelFileError(
-            f"{path} was fitted by the method {name!r}, which is not known here: "
-            "register it with ncai.inference.registry.register."
+            f"{path} was fitted by the method {brief(repr(name))}, which is not known "
+            "here: register it with ncai.inference.registry.register."
         )
-    return METHODS[name](**tuples(stored["settings"]))
+    method = METHODS[name](**tuples(stored["settings"]))
+    check_draws(method.get_params())
+    return method
 
 
 def _settings(stored: dict[str, Any], network, path) -> Settings:
     values = tuples(stored)
-    method = _method(values.pop("method"), path)
+    # A stored method has all its values. A file may lack some that a preset gives.
+    method = _method(values.pop("method"), path).resolved(values["preset"])
     return Settings(method=method, network=network, **values)
 
 
@@ -203,6 +206,7 @@ def _sampler_report(found: dict | None) -> SamplerReport | None:
     """Return the sampler's report; None for other methods and for older files."""
     if found is None:
         return None
+    check(found, form_of(SamplerReport, ANY_NUMBER), "sampler_report")
     numbers = {name: math.nan if v is None else v for name, v in found.items()}
     return SamplerReport(**tuples(numbers))
 
@@ -210,37 +214,78 @@ def _sampler_report(found: dict | None) -> SamplerReport | None:
 # ----- Checks -------------------------------------------------------------------------
 
 
-def _check_shapes(path, arrays: dict, posterior: str, network: FlatNetwork) -> None:
-    """Reject arrays whose shapes do not match, before a prediction fails on them."""
-    parts = ("mean", "scale") if posterior == "gaussian" else ("samples",)
-    components = len(arrays["shares"])
-    draws = arrays[f"{parts[0]}.weights"].shape[1:-1]  # axes of a sampler's chain
-    inputs, outputs = (network.input_dim,), (network.output_dim,)
+def _check_arrays(path, header: dict, arrays: dict) -> None:
+    """Reject arrays that do not match the header, before the network is made.
+
+    The sizes in the header are then those of arrays that the file really contains.
+    """
+    gaussian = {"gaussian": ("mean", "scale"), "samples": ("samples",)}
+    parts = gaussian[header["posterior"]]
+    num_components = len(_array(path, arrays, "shares"))
+    weights = _array(path, arrays, f"{parts[0]}.weights")
+    if not weights.size:
+        raise ModelFileError(
+            f"{path} is damaged: {parts[0]}.weights has shape {weights.shape}, which "
+            "holds no weights."
+        )
+    draws = weights.shape[1:-1]  # axes of a sampler's chain
+    expected = _shapes(header, arrays, parts, (num_components, *draws))
+    for name, shape in expected.items():
+        found = _array(path, arrays, name)
+        if found.shape != shape:
+            raise ModelFileError(
+                f"{path} is damaged: {name} has shape {found.shape}, not {shape}."
+            )
+    for name, array in arrays.items():
+        if (array.dtype.kind == "i") != (name == "training.index"):
+            raise ModelFileError(
+                f"{path} is damaged: {brief(name)} has values of type {array.dtype}."
+            )
+    _check_finite(path, arrays)
+
+
+def _array(path, arrays: dict, name: str) -> np.ndarray:
+    if name not in arrays or not arrays[name].ndim:
+        raise ModelFileError(f"{path} lacks part of a model (the array {name}).")
+    return arrays[name]
+
+
+def _shapes(
+    header: dict, arrays: dict, parts: tuple[str, ...], draws: tuple[int, ...]
+) -> dict[str, tuple[int, ...]]:
+    """Return the shapes of all arrays that a file with this header has."""
+    num_inputs, num_latents, num_outputs = header["dims"]
+    inputs, outputs, components = (num_inputs,), (num_outputs,), draws[:1]
     expected = {
         "input_shift": inputs,
         "input_scale": inputs,
         "target_shift": outputs,
         "target_scale": outputs,
-        "priors.weight_variance": (components,),
-        "priors.latent_variance": (components,),
-        "priors.noise_variance": (components, *outputs),
-        **{
-            f"{part}.weights": (components, *draws, network.num_weights)
-            for part in parts
-        },
+        "shares": components,
+        "priors.weight_variance": components,
+        "priors.latent_variance": components,
+        "priors.noise_variance": (*components, *outputs),
     }
-    if "noise_spread.steps" in arrays:
-        expected |= {f"noise_spread.{n}": (components,) for n in NoiseSpread._fields}
-    if "samples.latents" in arrays:
-        rows = arrays["training.inputs"].shape[:1]
-        latents = (components, *draws, *rows, network.latent_dim)
-        expected["samples.latents"] = latents
-    for name, shape in expected.items():
-        if arrays[name].shape != shape:
-            raise ModelFileError(
-                f"{path} is damaged: {name} has shape {arrays[name].shape}, "
-                f"not {shape}."
-            )
+    for part in parts:
+        expected[f"{part}.weights"] = (*draws, header["num_weights"])
+        # Noise that is not learned has no values.
+        noise = arrays.get(f"{part}.log_noise_var")
+        empty = noise is not None and noise.shape == (*draws, 0)
+        expected[f"{part}.log_noise_var"] = (*draws, 0 if empty else num_outputs)
+    rows = arrays["training.inputs"].shape[:1] if "training.inputs" in arrays else ()
+    given = {
+        **dict.fromkeys(("target_powers", "target_lower", "target_upper"), outputs),
+        **dict.fromkeys(("lattice_origin", "lattice_step"), outputs),
+        **{f"noise_spread.{name}": components for name in NoiseSpread._fields},
+        "training.inputs": (*rows, *inputs),
+        "training.targets": (*rows, *outputs),
+        "training.weights": rows,
+        "training.index": rows,
+        "latents.mean": (*rows, num_latents),
+        "latents.std": (*rows, num_latents),
+        "samples.latents": (*draws, *rows, num_latents),
+    }
+    return expected | {name: given[name] for name in given if name in arrays}
 
 
 def _check_finite(path, arrays: dict) -> None:
@@ -248,7 +293,9 @@ def _check_finite(path, arrays: dict) -> None:
         # The range of a transform may be unbounded, and a constant input has no scale.
         boundless = name in ("target_lower", "target_upper", "input_scale")
         if np.isnan(array).any() or not (boundless or np.isfinite(array).all()):
-            raise ModelFileError(f"{path} is damaged: {name} holds NaN or infinity.")
+            raise ModelFileError(
+                f"{path} is damaged: {brief(name)} holds NaN or infinity."
+            )
 
 
 # Settings that the first files lack, with the values of that time.
@@ -282,8 +329,9 @@ def upgraded(header: dict[str, Any], arrays: dict, path) -> dict[str, Any]:
     for name, kept in GONE.items():
         if settings.get(name) not in kept or "factor.weights" in arrays:
             raise ModelFileError(
-                f"{path} was fitted by ncai 0.1 with {name}={settings.get(name)!r}, "
-                "which ncai 0.2 no longer has: fit the model again to convert it."
+                f"{path} was fitted by ncai 0.1 with {name}="
+                f"{brief(repr(settings.get(name)))}, which ncai 0.2 no longer has: fit "
+                "the model again to convert it."
             )
     resolved = {name: settings[name] for name in OF_THE_ESTIMATOR if name in settings}
     resolved["time_limit"] = settings.get("time_limit")

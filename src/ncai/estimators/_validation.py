@@ -9,6 +9,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.validation import _check_sample_weight, validate_data
 
 from ncai.model.networks import FlatNetwork
+from ncai.runtime.jax_setup import refuse_forked_jax
 from ncai.types import RawRows, Unknowns
 
 
@@ -68,6 +69,7 @@ def _network_of(weights, networks: list[FlatNetwork]) -> FlatNetwork:
 
 def validate(estimator, X, y="no_validation", *, names=("X", "y"), **options):
     """Run scikit-learn's checks of X and y; messages say where a number is missing."""
+    refuse_forked_jax()  # every fit and prediction of an estimator passes here
     with_targets = not isinstance(y, str)
     if with_targets:
         options |= {"multi_output": True, "y_numeric": True}

@@ -19,6 +19,14 @@ import numpy as np
 from safetensors.numpy import save
 
 from ncai.estimators._restore import restore
+from ncai.estimators._schema import (
+    MOST_HEADER_BYTES,
+    HeaderError,
+    brief,
+    check_draws,
+    check_header,
+    parse_header,
+)
 from ncai.estimators.model_file import (
     CHECKSUM,
     FORMAT,
@@ -50,9 +58,27 @@ def save_model(
     header = describe(estimator) | {"table": plain(table)}
     arrays = arrays_of(estimator, include_training)
     header[CHECKSUM] = checksum(header, arrays)
-    content = save(arrays, metadata={"ncai": json.dumps(header)})
+    text = json.dumps(header)
+    content = save(arrays, metadata={"ncai": text})
+    _check_readable(text, content)
     with replacing(path) as temporary:
         temporary.write_bytes(content)
+
+
+def _check_readable(text: str, content: bytes) -> None:
+    """Reject, before a file is written, what `load_model` would reject."""
+    length = int.from_bytes(content[:8], "little")
+    if length > MOST_HEADER_BYTES:
+        raise ValueError(
+            f"the names and levels of the model take {length} bytes, and a model file "
+            f"has room for {MOST_HEADER_BYTES}: leave out columns with many levels."
+        )
+    try:
+        header = parse_header(text)
+        check_header(header, len(content))
+        check_draws(header["settings"]["method"]["settings"])
+    except HeaderError as error:
+        raise ValueError(f"the model cannot be saved, because it {error}.") from None
 
 
 def load_model(cls, path, network=None):
@@ -68,9 +94,12 @@ def load_model(cls, path, network=None):
         return restore(cls, header, arrays, network, path)
     except ModelFileError:
         raise
-    except (KeyError, TypeError, IndexError, ValueError, AttributeError) as error:
+    except HeaderError as error:
+        raise ModelFileError(f"{path} {error}.") from None
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
         raise ModelFileError(
-            f"{path} lacks part of a model ({type(error).__name__}: {error})."
+            f"{path} lacks part of a model ({type(error).__name__}: "
+            f"{brief(str(error))})."
         ) from None
 
 

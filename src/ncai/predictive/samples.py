@@ -18,6 +18,7 @@ from ncai.predictive.row_map import (
     map_mixtures,
 )
 from ncai.runtime.arguments import is_number
+from ncai.runtime.jax_setup import prepare_jax
 from ncai.types import WeightDraws
 
 LATENT_CHOICES = ("mean", "prior", "shared")
@@ -41,6 +42,7 @@ def sample_rows(
     mixtures: Mixtures, row_ids: UInt[np.ndarray, "N"], num_samples: int, seed: int
 ) -> Float[np.ndarray, "N n L"]:
     """Independent draws of y: new W, new z from its prior and new noise each time."""
+    prepare_jax()
     network, inputs = mixtures.network, mixtures.inputs
     draws = _cumulated(mixtures.draws)
     key = jax.random.key(seed)
@@ -105,6 +107,7 @@ def sample_functions(
     include_noise: bool,
 ) -> Float[np.ndarray, "N n L"]:
     """Draws that use one W for all rows; see `PredictiveDistribution`."""
+    prepare_jax()
     network, inputs = mixtures.network, mixtures.inputs
     order = np.random.default_rng(seed).permutation(num_samples)
     draws = mixtures.draws.resampled(num_samples, seed).pick(order)

@@ -15,6 +15,7 @@ from ncai.preprocessing.columns.column import (
     Limits,
     RawColumn,
     Surprise,
+    counted,
     quoted,
     surprise_sentences,
 )
@@ -30,6 +31,7 @@ from ncai.preprocessing.columns.kinds import (
     recognise,
 )
 from ncai.preprocessing.columns.missing import note_of_shared_mark
+from ncai.preprocessing.columns.numbers import warnings_of
 
 
 class TablePreparer(TransformerMixin, BaseEstimator):
@@ -210,7 +212,11 @@ class TablePreparer(TransformerMixin, BaseEstimator):
 
     @classmethod
     def from_dict(cls, state: Mapping[str, Any]) -> "TablePreparer":
-        """Create a fitted preparer from the result of `to_dict`."""
+        """Create a fitted preparer from the result of `to_dict`.
+
+        Raises:
+            ValueError: plans and columns do not belong together.
+        """
         preparer = cls(state["max_levels"], state["min_level_rows"])
         plans = [plan_from_dict(plan) for plan in state["plans"]]
         preparer.plans_ = {plan.name: plan for plan in plans}
@@ -221,7 +227,20 @@ class TablePreparer(TransformerMixin, BaseEstimator):
         preparer.warnings_ = list(state["warnings"])
         preparer.feature_names_in_ = np.asarray(state["columns"], object)
         preparer.n_features_in_ = len(state["columns"])
+        preparer._check_parts()
         return preparer
+
+    def _check_parts(self) -> None:
+        """Check that each plan makes the parts that the matrix takes from it."""
+        if list(self.outputs_) != list(self.plans_):
+            raise ValueError("the plans are not those of the columns of the matrix.")
+        if not set(self.plans_) <= set(self.feature_names_in_):
+            raise ValueError("there is a plan for a column that the table lacks.")
+        for name, plan in self.plans_.items():
+            nothing = RawColumn(pd.Series([None], name=name, dtype=object))
+            made = plan.values(plan.parse(nothing))
+            if not self.outputs_[name] or not self.outputs_[name].keys() <= made.keys():
+                raise ValueError(f"the plan of column {quoted(name)} lacks a part.")
 
     def __sklearn_tags__(self):
         """scikit-learn's description of this transformer."""
@@ -279,6 +298,9 @@ class _LearnedColumns:
         self.values[name] = plan.values(parsed)
         if hint:
             self.warnings.append(f"column {quoted(name)} is used as a category{hint}.")
+        if kind.name == "number":
+            for sentence in warnings_of(column, parsed):
+                self.warnings.append(f"column {quoted(name)} {sentence}.")
         if kind.name == "number" and is_id_like(column, parsed, kind.form):
             self.warnings.append(
                 f"column {quoted(name)} looks like a row number or id, which says "
@@ -301,6 +323,11 @@ def _distinct_outputs(
                 learned.notes[name] = note
         else:
             learned.notes[name] = _why_dropped(frame, name, equals)
+            if not equals and _rare_levels(frame.loc[:, name]):
+                learned.warnings.append(
+                    f"column {quoted(name)} is not used: "
+                    f"{_rare_levels(frame.loc[:, name])}."
+                )
     return outputs
 
 
@@ -332,11 +359,21 @@ def _kept_parts(
 
 def _why_dropped(frame: pd.DataFrame, name: str, equals: Mapping[str, str]) -> str:
     if not equals:
-        return "dropped: it has the same value in every row"
+        rare = _rare_levels(frame.loc[:, name])
+        return f"dropped: {rare or 'it has the same value in every row'}"
     twin = next(iter(equals.values()))
     if frame.loc[:, name].equals(frame.loc[:, twin]):
         return f"dropped: the same as {quoted(twin)} in every row"
     return f"dropped: it carries the same information as {quoted(twin)}"
+
+
+def _rare_levels(values: pd.Series) -> str | None:
+    """Say that several levels were pooled, although their values differ."""
+    words = RawColumn(values).known_words
+    if words.nunique() < 2:
+        return None
+    most = counted(words.value_counts().iloc[0], "row")
+    return f"all of its {words.nunique()} levels are rare, in at most {most} each"
 
 
 def _unique_names(outputs: Mapping[str, list[str]]) -> dict[str, dict[str, str]]:

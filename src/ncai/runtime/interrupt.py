@@ -14,8 +14,11 @@ _pressed_before_a_loop = False
 
 
 @contextmanager
-def noting_ctrl_c() -> Iterator[None]:
-    """Record a Ctrl-C for the next loop that checks, in case Python drops it."""
+def noting_ctrl_c() -> Iterator[Callable[[], bool]]:
+    """Record a Ctrl-C for the next loop that checks, in case Python drops it.
+
+    Yields a function that returns whether there was one that no loop has seen.
+    """
     global _pressed_before_a_loop
 
     def note():
@@ -24,7 +27,7 @@ def noting_ctrl_c() -> Iterator[None]:
 
     with _also_calling(note):
         try:
-            yield
+            yield lambda: _pressed_before_a_loop
         finally:
             _pressed_before_a_loop = False
 

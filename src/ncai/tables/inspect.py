@@ -2,11 +2,11 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import fields
 from pathlib import Path
 from typing import Any
 
-from ncai.estimators.model_file import flat_settings, read_file
+from ncai.estimators._schema import ANY_NUMBER, HeaderError, Leaf, check, form_of
+from ncai.estimators.model_file import ModelFileError, flat_settings, read_file
 
 _LEARNED = {
     "none": "learned as it is",
@@ -61,8 +61,14 @@ def diagnose_model(path: str | Path):
     if kept:
         from ncai.diagnostics.latent_diagnosis import LatentDiagnosis
 
-        names = {field.name for field in fields(LatentDiagnosis)}
+        judged = Leaf("'means' or 'samples'", lambda v: v in ("means", "samples"))
+        form = form_of(LatentDiagnosis, ANY_NUMBER) | {"judged": judged}
+        names = set(form)
         if names <= set(kept):
+            try:
+                check(kept, form, "diagnosis")
+            except HeaderError as error:
+                raise ModelFileError(f"{path} {error}.") from None
             # Infinity is stored as null, because JSON lacks it.
             values: dict[str, Any] = {
                 name: float("inf") if kept[name] in (None, "inf") else kept[name]

@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 import numpy as np
 import pandas as pd
 
+from ncai.estimators._schema import HeaderError, brief, check, form_of
 from ncai.estimators.model_file import ModelFileError, read_table_part
 from ncai.preprocessing.columns.column import Surprise, surprise_sentences
+from ncai.preprocessing.columns.kinds import PLANS
 from ncai.preprocessing.table_preparer import TablePreparer
 from ncai.tables.read import TableError, numbers, require_columns, table_name
 
@@ -151,12 +153,28 @@ class TableModel:
         if table is None:
             return cls(NumberColumns.of(estimator), estimator)
         try:
-            preparer = TablePreparer.from_dict(table["preparer"])
-        except (KeyError, TypeError, AttributeError) as error:
+            preparer = _preparer(table["preparer"])
+        except HeaderError as error:
+            raise ModelFileError(f"{path} {error}.") from None
+        names = getattr(estimator, "feature_names_in_", ())
+        if list(names) != list(preparer.get_feature_names_out()):
             raise ModelFileError(
-                f"{path} lacks part of what is needed to prepare a table ({error})."
-            ) from None
+                f"{path} is damaged: its columns are not the inputs of its network."
+            )
         return cls(preparer, estimator, FitRecord.from_dict(table))
+
+
+def _preparer(state: Mapping[str, Any]) -> TablePreparer:
+    """Return the preparer that a file describes; reject plans that cannot be right."""
+    for number, plan in enumerate(state["plans"]):
+        place = f"table.preparer.plans.{number}"
+        if plan["kind"] not in PLANS:
+            raise HeaderError(f"holds {brief(repr(plan['kind']))} as {place}.kind")
+        check(plan, form_of(PLANS[plan["kind"]]), place)
+    try:
+        return TablePreparer.from_dict(state)
+    except ValueError as error:
+        raise HeaderError(f"cannot prepare a table: {brief(str(error))}") from None
 
 
 @dataclass(frozen=True)

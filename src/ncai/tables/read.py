@@ -21,10 +21,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import pandas as pd
 
+from ncai.preprocessing.columns.column import shown
 from ncai.preprocessing.columns.numbers import (
     FORM_WORDS,
     LARGEST,
     PLAIN,
+    has_blanks_between_thousands,
     number_form,
     right_numbers,
     sign_beside,
@@ -370,7 +372,7 @@ def numbers(column: pd.Series, path: str | Path) -> np.ndarray:
     if len(wrong):
         value, right = column.iloc[wrong[0]], right_numbers(float(values[wrong[0]]))
         raise TableError(
-            f"column {name!r} of {table_name(path)} holds {str(value)!r} in row "
+            f"column {name!r} of {table_name(path)} holds {shown(value)} in row "
             f"{rows[wrong[0]] + 1}; it must hold {right} only{_likeness(column)}."
         )
     return values
@@ -383,6 +385,8 @@ def _likeness(column: pd.Series) -> str:
     if form != PLAIN:
         found = FORM_WORDS[form].removeprefix("a number ")
         return f"; it looks like numbers {found}: write them as 1234.5"
+    if has_blanks_between_thousands(text):
+        return "; it looks like numbers with blanks between thousands: leave them out"
     sign = sign_beside(text)
     return f"; it looks like numbers with {sign!r}: leave that out" if sign else ""
 

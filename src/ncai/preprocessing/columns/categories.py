@@ -40,6 +40,12 @@ class CategoryPlan:
     pooled: tuple[str, ...]
     has_missing: bool
 
+    def __post_init__(self):
+        if len(self.shares) != len(self._parts):
+            raise ValueError(
+                f"there are {len(self.shares)} shares of {len(self._parts)} levels."
+            )
+
     @classmethod
     def learn(cls, column: RawColumn, form: None, limits: Limits) -> Learned:
         """The plan for a column of words, which have no `form`."""

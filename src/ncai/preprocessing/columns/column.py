@@ -66,7 +66,7 @@ class RawColumn:
         row = self.values.index[place]
         row = int(row) + 1 if isinstance(row, int | np.integer) else row
         raise ColumnError(
-            f"column {self.values.name!r} holds {str(self.values.iloc[place])!r} in "
+            f"column {self.values.name!r} holds {shown(self.values.iloc[place])} in "
             f"row {row}; it must hold {right} only."
         )
 
@@ -124,12 +124,22 @@ def surprise_sentences(surprises: Iterable[Surprise]) -> list[str]:
                 f"{rows}: predictions there are guesses."
             )
         else:
-            shown = ", ".join(map(repr, sorted(examples[column, what])[:3]))
+            levels = ", ".join(map(shown, sorted(examples[column, what])[:3]))
             sentences.append(
                 f"column {name} has levels not seen in training in {rows} (such as "
-                f"{shown}); they are treated as a rare or an average level."
+                f"{levels}); they are treated as a rare or an average level."
             )
     return sentences
+
+
+_MOST_SHOWN = 60  # signs of a value: a cell may hold a whole document
+
+
+def shown(value: object) -> str:
+    """Quote a value of the table for a message, cut if it is long."""
+    text = str(value)
+    cut = len(text) > _MOST_SHOWN
+    return repr(f"{text[: _MOST_SHOWN - 3]}..." if cut else text)
 
 
 def quoted(name: object) -> str:

@@ -21,12 +21,17 @@ from ncai.preprocessing.columns.missing import (
     new_missing,
 )
 from ncai.preprocessing.columns.numbers import far_outside, span_of
+from ncai.runtime.arguments import one_of
 
 # ISO comes first; day/month and month/day are used only if just one of them fits.
 _ISO, _DAY_FIRST, _MONTH_FIRST = "ISO8601", "%d/%m/%Y", "%m/%d/%Y"
 _FORMATS = (_ISO, "%d.%m.%Y", _DAY_FIRST, _MONTH_FIRST, "%Y/%m/%d")
 _FORMATS = (*_FORMATS, "%b %d, %Y", "%B %d, %Y", "%d %b %Y", "%d %B %Y")
 _SECONDS_A_DAY = 86_400
+# Pandas counts nanoseconds in 64 bits, which hold the years in between. Dates such as
+# 9999-12-31 usually stand for none, and as numbers they would dwarf all others.
+_FIRST_YEAR, _LAST_YEAR = 1678, 2261
+_MOST_DAYS = 106_700  # of these years from 1970
 # A season can be learnt only from data that cover it twice.
 _FEWEST_CYCLES = 2
 
@@ -74,6 +79,17 @@ class DatePlan:
     origin: float
     cycles: tuple[str, ...]
     span: tuple[float, float] | None = None
+
+    def __post_init__(self):
+        if self.format is not None:
+            one_of("format", self.format, _FORMATS)
+        for cycle in self.cycles:
+            one_of("cycle", cycle, CYCLES)
+        for days in (0.0, self.fill, *(self.span or ())):
+            if not abs(self.origin + days) < _MOST_DAYS:
+                raise ValueError(
+                    f"a date {self.origin + days!r} days from 1970 is far."
+                )
 
     @classmethod
     def learn(cls, column: RawColumn, form: str | None, limits: Limits) -> Learned:
@@ -136,6 +152,9 @@ def _parse(column: RawColumn, form: str | None) -> np.ndarray:
     example = "2024-01-31" if form in (None, _ISO) else form
     wrong = (dates.isna() & given.notna()).to_numpy()
     column.refuse(wrong, f"dates such as {example}")
+    years = dates.dt.year
+    far = ((years < _FIRST_YEAR) | (years > _LAST_YEAR)).to_numpy()
+    column.refuse(far, f"dates of the years {_FIRST_YEAR} to {_LAST_YEAR}")
     seconds = (dates - pd.Timestamp(0, tz="UTC")).dt.total_seconds()
     return seconds.to_numpy(np.float64) / _SECONDS_A_DAY
 

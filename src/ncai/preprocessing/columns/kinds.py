@@ -24,6 +24,7 @@ from ncai.preprocessing.columns.dates import (
 from ncai.preprocessing.columns.numbers import (
     PLAIN,
     NumberPlan,
+    has_blanks_between_thousands,
     number_form,
     sign_beside,
 )
@@ -86,6 +87,11 @@ def _likeness(known: pd.Series, fitting: list[str]) -> str | None:
         return (
             "it looks like dates that could be day/month or month/day: written as "
             "2024-01-31 they would be used"
+        )
+    if has_blanks_between_thousands(known):
+        return (
+            "it looks like numbers with blanks between thousands: without the blanks "
+            "they would be used"
         )
     if sign := sign_beside(known):
         return f"it looks like numbers with {sign!r}: without it they would be used"

@@ -16,6 +16,7 @@ from ncai.preprocessing.columns.column import (
     RawColumn,
     Surprise,
     counted,
+    shown,
 )
 from ncai.preprocessing.columns.missing import (
     fill_in,
@@ -24,6 +25,7 @@ from ncai.preprocessing.columns.missing import (
     means_missing,
     new_missing,
 )
+from ncai.runtime.arguments import one_of
 
 PLAIN, THOUSANDS, DECIMAL_COMMA = "plain", "thousands", "decimal comma"
 PERCENT, COMMA_PERCENT = "percent", "decimal comma percent"
@@ -49,6 +51,8 @@ _FEWEST_BESIDE_SIGNS = 2
 _SIGN = r"[+-]?"
 _GROUPED = re.compile(rf"{_SIGN}(\d+|[1-9]\d{{0,2}}(,\d{{3}})+)(\.\d+)?")
 _WITH_COMMA = re.compile(rf"{_SIGN}(\d+|[1-9]\d{{0,2}}(\.\d{{3}})+)(,\d+)?")
+# No blank of any kind is a part of a number that we read.
+_SPACED = re.compile(rf"{_SIGN}[1-9]\d{{0,2}}(\s\d{{3}})+([.,]\d+)?")
 _BESIDE = re.compile(r"([^\w.,]*)([+-]?\d[\d.,]*)(\s*\D{0,4})")
 
 
@@ -113,6 +117,48 @@ def sign_beside(known: pd.Series) -> str | None:
     return sign if sign and count >= _NUMBER_SHARE * len(found) else None
 
 
+def has_blanks_between_thousands(text: pd.Series) -> bool:
+    """Whether nearly all texts are numbers, and some of them are such as 1 234."""
+    spaced = [bool(_SPACED.fullmatch(one)) for one in text]
+    others = numbers_in(text[~np.array(spaced, bool)], PLAIN)
+    count = sum(spaced) + int(others.notna().sum())
+    return any(spaced) and count >= _NUMBER_SHARE * len(text)
+
+
+def warnings_of(column: RawColumn, values: np.ndarray) -> list[str]:
+    """Say which meaning the numbers of a column lose, in parts of a sentence.
+
+    Args:
+        column: the values as given.
+        values: the numbers, NaN where there is none.
+    """
+    found = []
+    if _loses_digits(column, values):
+        found.append(
+            "has whole numbers beyond 2^53, whose last digits are lost; leave it out "
+            "if they are ids"
+        )
+    lost = np.isnan(values) & column.values.notna().to_numpy()
+    if column.is_text and has_blanks_between_thousands(column.words[lost]):
+        found.append(
+            "has numbers with blanks between thousands, which are taken as missing; "
+            "without the blanks they would be used"
+        )
+    return found
+
+
+def _loses_digits(column: RawColumn, values: np.ndarray) -> bool:
+    """Whether a whole number differs from the 64-bit number that it becomes."""
+    large = np.abs(values) > 2**53
+    if not large.any():
+        return False
+    given = column.words[large] if column.is_text else column.values[large]
+    if not column.is_text and not pd.api.types.is_integer_dtype(given):
+        return False
+    whole = [str(one) for one in given if re.fullmatch(r"[+-]?\d{1,400}", str(one))]
+    return any(int(one) != int(float(one)) for one in whole)
+
+
 _FAR = 0.25  # of the span of the training rows
 
 
@@ -128,6 +174,9 @@ class NumberPlan:
     span: tuple[float, float] | None = None
     form: str = PLAIN
 
+    def __post_init__(self):
+        one_of("form", self.form, FORM_WORDS)
+
     @classmethod
     def learn(cls, column: RawColumn, form: str, limits: Limits) -> Learned:
         """The plan for a column whose numbers are written in this form."""
@@ -138,8 +187,8 @@ class NumberPlan:
         plan = cls(column.name, *filling, bool(junk.any()), span, form)
         note = FORM_WORDS[form]
         if junk.any():
-            example = str(column.words[junk].iloc[0])
-            others = f"{counted(int(junk.sum()), 'value')} such as {example!r}"
+            example = shown(column.words[junk].iloc[0])
+            others = f"{counted(int(junk.sum()), 'value')} such as {example}"
             note += f"; {others} taken as missing"
         elif form == PLAIN:
             note += ", used as it is"

@@ -37,7 +37,9 @@
       cursor.setAttribute("d", "M" + x + " " + area.top + "V" + area.bottom);
       value.textContent = part.labels[at];
       const on = keys.filter(isShown);
-      const peak = Math.max(1e-300, ...on.map((key) => part.methods[key].peaks[at]));
+      // With no method shown, all of them set the scale: their hidden curves stay finite.
+      const scaled = on.length ? on : keys;
+      const peak = Math.max(1e-300, ...scaled.map((key) => part.methods[key].peaks[at]));
       keys.forEach((key) => {
         const one = part.methods[key];
         const reach = (right - left) * one.peaks[at] / peak / 255;
@@ -53,7 +55,7 @@
         const [mean, low, high] = part.methods[key].summary[at];
         const name = keys.length > 1 ? part.methods[key].name + ": " : "";
         return name + "mean " + mean + ", 95\u202f% between " + low + " and " + high;
-      }).join(". ") + ".";
+      }).join(". ") + (on.length ? "." : "");
     }
 
     slider.addEventListener("input", show);
