@@ -120,7 +120,7 @@ def sign_beside(known: pd.Series) -> str | None:
 def has_blanks_between_thousands(text: pd.Series) -> bool:
     """Whether nearly all texts are numbers, and some of them are such as 1 234."""
     spaced = [bool(_SPACED.fullmatch(one)) for one in text]
-    others = numbers_in(text[~np.array(spaced, bool)], PLAIN)
+    others = numbers_in(text.loc[~np.array(spaced, bool)], PLAIN)
     count = sum(spaced) + int(others.notna().sum())
     return any(spaced) and count >= _NUMBER_SHARE * len(text)
 
