@@ -2,7 +2,7 @@
 
     python -m benchmarks.references.microcanonical --folder FOLDER
 
-The posterior of benchmarks/references/hmc.py (W, with z integrated out) by another
+The posterior of benchmarks/references/nuts.py (W, with z integrated out) by another
 sampler, as a check on NUTS, whose chains hardly mix there. It has no accept step: the
 bias of its step size is judged by the variance of the energy error of a step and weight
 (Robnik et al., 2023, want at most 5e-4).
@@ -31,7 +31,7 @@ from blackjax.mcmc import mclmc
 from jaxtyping import Array, Float, PRNGKeyArray
 from scipy.stats import spearmanr
 
-from benchmarks.references import hmc
+from benchmarks.references import nuts as hmc
 from ncai.inference.nuts import (
     DrawInfo,
     Target,
