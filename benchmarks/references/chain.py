@@ -57,12 +57,11 @@ def trajectory(rng, density, frame, position, step, num_steps) -> Moved:
     space = frame or density
     value, gradient = space.value_and_gradient(position)
     end, momentum = position.copy(), rng.standard_normal(density.size)
-    metric, end_value = np.ones(density.size), np.zeros(1)
+    end_value = np.zeros(1)
     change = library().trajectory(
         density.address,
         frame.address if frame else None,
-        *(a.ctypes.data for a in (end, momentum, gradient, metric)),
-        0,
+        *(a.ctypes.data for a in (end, momentum, gradient)),
         step,
         num_steps,
         value,

@@ -4,10 +4,11 @@
     python -m benchmarks.references.hmc --hidden 50 --folder FOLDER
 
 The model of the study `decomposition`: s_w = 10, s_z = 1, s_eps = 0.1, with z
-integrated out; `--hidden` is the size of its only hidden layer. Draws are kept in FOLDER
-as they are made: the same command goes on where it was stopped. It ends when the chains
-have mixed, or after `--draws` draws of each. Then thinned draws go into
+integrated out; `--hidden` is the size of its only hidden layer. Draws are kept in
+FOLDER as they are made: the same command goes on where it was stopped. It ends when the
+chains have mixed, or after `--draws` draws of each. Then thinned draws go into
 OUT/depeweg_HIDDEN.npz, and how well the chains mixed into OUT/depeweg_HIDDEN.json.
+It needs a C compiler (`cc`).
 """
 
 import argparse
@@ -18,7 +19,7 @@ import numpy as np
 
 from benchmarks.references.chain import Chain
 from benchmarks.references.leaky import LeakyDensity
-from benchmarks.references.report import Run, write_report
+from benchmarks.references.report import mixing_of, write_report
 from ncai.runtime.atomic_write import replacing
 from ncai.study.experiments.hmc_draws import reference_problem
 
@@ -68,7 +69,10 @@ class Kept:
             self.chain.save(path)
             step = np.exp(self.chain.log_step)
             seconds = time.process_time() - begun
-            print(f"chain {self.number} warm: step {step:.2e}, {seconds:.0f} s", flush=True)
+            print(
+                f"chain {self.number} warm: step {step:.2e}, {seconds:.0f} s",
+                flush=True,
+            )
         self.chain.restore(path)
 
     def next_chunk(self) -> None:
@@ -94,15 +98,14 @@ def main() -> None:
     chains = [Kept(options, density, i) for i in range(options.chains)]
     for chain in chains:
         chain.warm_up()
-    run = Run(options, problem, density)
     for number in range(1, 1 + options.draws // CHUNK):
         for chain in chains:
             chain.next_chunk()
         if number % 4 == 0 and not chains[0].path(f"{number:04d}").exists():
-            mixing = run.judge([c.chunks for c in chains])
+            mixing = mixing_of(problem, [c.chunks for c in chains])
             if mixing.min_ess > ENOUGH_ESS and mixing.max_rhat < ENOUGH_RHAT:
                 break
-    write_report(run, [c.chunks for c in chains])
+    write_report(options, problem, density, [c.chunks for c in chains])
 
 
 if __name__ == "__main__":

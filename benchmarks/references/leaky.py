@@ -39,7 +39,7 @@ def library():
     for function, arguments in (
         (found.log_density, [POINTER] * 3),
         (found.frame_density, [POINTER] * 5),
-        (found.trajectory, [*[POINTER] * 6, INT, DOUBLE, INT, DOUBLE, POINTER]),
+        (found.trajectory, [*[POINTER] * 5, DOUBLE, INT, DOUBLE, POINTER]),
     ):
         function.restype, function.argtypes = DOUBLE, arguments
     return found
@@ -96,7 +96,9 @@ class LeakyDensity:
         x, y, cells, z, log_w = (a.ctypes.data for a in self._kept)
         sizes = len(rows), hidden, num_nodes + padding, CELLS
         scales = 1 / noise_var, prior_var
-        self._struct = _Problem(*sizes, x, y, cells, edges[0], 1 / width, z, log_w, *scales)
+        self._struct = _Problem(
+            *sizes, x, y, cells, edges[0], 1 / width, z, log_w, *scales
+        )
         self.address = ctypes.addressof(self._struct)
 
     def value_and_gradient(self, weights) -> tuple[float, np.ndarray]:
@@ -109,7 +111,7 @@ class LeakyDensity:
         return value, gradient
 
     def unpack(self, weights) -> tuple[np.ndarray, ...]:
-        """Views: biases b, input weights a, latent weights c, output bias, weights v."""
+        """Biases b, input weights a, latent weights c, the output bias, weights v."""
         size = self.hidden
         return tuple(np.split(weights, [size, 2 * size, 3 * size, 3 * size + 1]))
 

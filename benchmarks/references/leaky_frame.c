@@ -165,37 +165,20 @@ static double density_of(const Problem *p, const Frame *f, const double *positio
     return log_density(p, position, gradient);
 }
 
-static void velocity(int size, int dense, const double *metric, const double *momentum,
-                     double *out) {
-    if (!dense) {
-        for (int i = 0; i < size; i++) out[i] = metric[i] * momentum[i];
-        return;
-    }
-    memset(out, 0, size * sizeof(double));
-    for (int j = 0; j < size; j++) /* the metric is symmetric */
-        for (int i = 0; i < size; i++) out[i] += metric[j * size + i] * momentum[j];
-}
-
-/* Leapfrogs in place; the log density at the end, and the change of the energy. The
-   inverse metric has a number for each weight, or for each pair if it is dense. */
-double trajectory(const Problem *p, const Frame *f, double *w, double *momentum, double *gradient,
-                  const double *metric, int dense, double step, int num_steps,
-                  double density, double *end_density) {
+/* Leapfrogs in place, with the identity as the mass; the log density at the end, and the
+   change of the energy. Without a frame the position is the weights. */
+double trajectory(const Problem *p, const Frame *f, double *position, double *momentum,
+                  double *gradient, double step, int num_steps, double density,
+                  double *end_density) {
     const int size = 4 * p->num_hidden + 1;
-    double speed[4 * MOST_HIDDEN + 1], before = 0, after = 0;
-    velocity(size, dense, metric, momentum, speed);
-    for (int i = 0; i < size; i++) before += 0.5 * momentum[i] * speed[i];
-    const double start = before - density;
+    const double start = 0.5 * dot(size, momentum, momentum) - density;
     for (int t = 0; t < num_steps; t++) {
-        for (int i = 0; i < size; i++) momentum[i] += 0.5 * step * gradient[i];
-        velocity(size, dense, metric, momentum, speed);
-        for (int i = 0; i < size; i++) w[i] += step * speed[i];
-        density = density_of(p, f, w, gradient);
-        for (int i = 0; i < size; i++) momentum[i] += 0.5 * step * gradient[i];
+        add(size, momentum, 0.5 * step, gradient);
+        add(size, position, step, momentum);
+        density = density_of(p, f, position, gradient);
+        add(size, momentum, 0.5 * step, gradient);
         if (!(density > -1e7)) break; /* it has diverged */
     }
-    velocity(size, dense, metric, momentum, speed);
-    for (int i = 0; i < size; i++) after += 0.5 * momentum[i] * speed[i];
     *end_density = density;
-    return after - density - start;
+    return 0.5 * dot(size, momentum, momentum) - density - start;
 }

@@ -35,9 +35,7 @@ from ncai.study.experiments.benchmark import (
 )
 from ncai.study.experiments.decomposition import (
     DECOMPOSITION,
-    DRAWS_FILE,
     distances,
-    reference_draws,
 )
 from ncai.study.experiments.elbo_ranking import (
     ELBO_RANKING,
@@ -56,6 +54,7 @@ from ncai.study.experiments.fits import (
     stored_posterior,
     tighter_method,
 )
+from ncai.study.experiments.hmc_draws import DRAWS_FILE, reference_draws
 from ncai.study.experiments.information import (
     INFORMATION,
     kl_estimate,
@@ -249,7 +248,7 @@ def test_draws_that_do_not_fit_are_refused(tmp_path, monkeypatch):
     known = known_problem("depeweg", 0)
     cell = Cell.of("decomposition", kept=30)
     monkeypatch.setenv(DRAWS_FILE, str(tmp_path / "none.npz"))
-    with pytest.raises(FileNotFoundError, match="names no file"):
+    with pytest.raises(FileNotFoundError, match="is no file with draws"):
         reference_draws(cell, known)
     np.savez(tmp_path / "none.npz", weights=np.zeros((2, 5, 7)))
     with pytest.raises(ValueError, match=r"\[2, 5, 7\]; it must be \[chains, draws"):

@@ -4,15 +4,12 @@ By MFVI, NCAI and `marginal`, beside HMC as the gold standard (paper, fig:decomp
 have HMC's model (s_w = 10, s_z = 1, s_eps = 0.1), so that all approximate the same
 posterior; they come again with the benchmark's empirical Bayes for s_w. The
 estimator's default is there too, with its own network, prior and mixture of restarts.
-HMC's draws come from a file of an earlier run, or are sampled.
+HMC's draws are those in results/hmc of a clone (benchmarks/references/hmc.py), or come
+from a file that the variable NCAI_HMC_DRAWS names, or are sampled.
 """
 
-import hashlib
-import os
-import warnings
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -23,22 +20,8 @@ from scipy.stats import spearmanr
 from ncai.estimators.bnn_lv import BNNLVRegressor
 from ncai.fitting.holdout import to_data
 from ncai.inference.base import Training
-from ncai.inference.hmc import HMCMarginal
-from ncai.inference.nuts import (
-    DrawInfo,
-    Target,
-    check_points,
-    judge_mixing,
-    predictive_summary,
-)
-from ncai.inference.posterior import (
-    GaussianPosterior,
-    Posterior,
-    SamplePosterior,
-    SamplerReport,
-)
+from ncai.inference.posterior import GaussianPosterior
 from ncai.model.bnn_lv import Model, Variance
-from ncai.model.empirical_bayes import initial_priors
 from ncai.predictive.decomposition import PARTS
 from ncai.predictive.distribution import PredictiveDistribution
 from ncai.study.engine import Cell, Outcome, Scale
@@ -50,6 +33,12 @@ from ncai.study.experiments.fits import (
     rows_of,
     tighter_method,
 )
+from ncai.study.experiments.hmc_draws import (
+    DATASET,
+    DRAW,
+    committed_draws,
+    reference_draws,
+)
 from ncai.study.experiments.problems import (
     WEIGHT_DRAWS,
     KnownProblem,
@@ -59,10 +48,7 @@ from ncai.study.experiments.problems import (
     predictive_at,
 )
 from ncai.study.output.tables import Table
-from ncai.types import Unknowns, WeightDraws
-
-# Names a file with `weights` [chains, draws, weights], of the same data and model.
-DRAWS_FILE = "NCAI_HMC_DRAWS"
+from ncai.types import WeightDraws
 
 
 class SamplerSize(NamedTuple):
@@ -83,79 +69,7 @@ SAMPLER_SIZES = {
 }
 
 
-def reference_draws(cell: Cell, known: KnownProblem) -> tuple[WeightDraws, dict]:
-    """Draws of W, and where they come from with how well their chains mixed."""
-    path = os.environ.get(DRAWS_FILE)
-    if path:
-        posterior, report, source = posterior_from_file(Path(path), known)
-    else:
-        posterior, report, source = _sampled(cell, known)
-    row = {
-        "source": source,
-        "max_rhat": report.max_rhat,
-        "min_ess": report.min_ess,
-        "mixed": report.mixed,
-        "num_chains": report.num_chains,
-        "num_draws": report.num_draws,
-    }
-    return posterior.draw(jax.random.key(0), cell["kept"]), row
-
-
-def posterior_from_file(
-    path: Path, known: KnownProblem
-) -> tuple[Posterior, SamplerReport, str]:
-    """Draws that an earlier run kept, how well they mixed, and what they are called."""
-    network = known.model.network
-    if not path.is_file():
-        raise FileNotFoundError(f"{DRAWS_FILE}={path} names no file.")
-    with np.load(path, allow_pickle=False) as found:
-        weights: Any = found["weights"] if "weights" in found else np.zeros(0)
-    if weights.ndim != 3 or weights.shape[2] != network.num_weights:
-        raise ValueError(
-            f"{path} holds weights of shape {list(weights.shape)}; it must be "
-            f"[chains, draws, {network.num_weights}]."
-        )
-    chains, draws, _ = weights.shape
-    samples = Unknowns(
-        jnp.asarray(weights, jnp.float32),
-        jnp.zeros((chains, draws, 0, network.latent_dim)),
-        jnp.zeros((chains, draws, 0)),
-    )
-    priors = initial_priors(jax.random.key(0), known.model)
-    target = Target(known.model, known.data, priors, None)
-    inputs, nodes = check_points(target)
-    by_draw = jax.tree.map(lambda a: jnp.swapaxes(a, 0, 1), samples)
-    summary = np.asarray(predictive_summary(target, by_draw, inputs, nodes))
-    # Only the draws are kept in the file, not what the sampler said of each.
-    nothing = jnp.zeros((draws, chains))
-    report = judge_mixing(summary, DrawInfo(nothing, nothing, nothing, nothing))
-    posterior = SamplePosterior(
-        known.model,
-        samples,
-        jax.tree.map(lambda a: jnp.broadcast_to(a, (chains, *a.shape)), priors),
-        np.full(chains, 1 / chains),
-    )
-    digest = hashlib.sha256(path.read_bytes()).hexdigest()[:12]
-    return posterior, report, f"{path.name} (sha256 {digest})"
-
-
-def _sampled(cell: Cell, known: KnownProblem) -> tuple[Posterior, SamplerReport, str]:
-    method = HMCMarginal(
-        n_chains=cell["chains"],
-        n_warmup=cell["warmup"],
-        n_draws=cell["draws"],
-        max_doublings=cell["doublings"],
-        start_steps=cell["start_steps"],
-    ).resolved("paper")
-    training = Training(max_steps=cell["start_steps"])
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)  # the table shows it
-        fit = method.fit(jax.random.key(cell.seed), known.model, known.data, training)
-    assert fit.sampler is not None
-    return fit.posterior, fit.sampler, "sampled here"
-
-
-DATASET, DRAW = "depeweg", 0
+HIDDEN = 50
 REFERENCE, DEFAULT = "hmc", "default"
 OWN_PRIORS = ("own", "own_2", "own_3")  # of the default: the same fit by other seeds
 LOW, HIGH, GRID_POINTS = -5.5, 5.5, 111
@@ -187,10 +101,7 @@ class DecompositionStudy:
     def cells(self, scale: Scale, store: Store) -> list[Cell]:
         """NCAI's selection in the benchmark; HMC; then each method by each prior."""
         select = FITS.select_cell(scale, DATASET, "ncai")
-        cells = [
-            select,
-            Cell.of(self.name, method=REFERENCE, **SAMPLER_SIZES[scale.name]._asdict()),
-        ]
+        cells = [select, self._reference(scale)]
         sizes = {
             "restarts": scale.restarts,
             "max_steps": scale.max_steps,
@@ -227,6 +138,13 @@ class DecompositionStudy:
             for prior in (OWN_PRIORS if whole else OWN_PRIORS[:1])
         ]
         return cells
+
+    def _reference(self, scale: Scale) -> Cell:
+        """By the draws of this clone if it has any; the smallest scale samples."""
+        size = SAMPLER_SIZES[scale.name]
+        found = None if scale.name == "smoke" else committed_draws(HIDDEN)
+        settings = {"draws_file": found, "kept": size.kept} if found else size._asdict()
+        return Cell.of(self.name, method=REFERENCE, **settings)
 
     def run(self, cell: Cell) -> Outcome:
         """Uncertainties over a grid of x, by each measure."""

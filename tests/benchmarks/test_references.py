@@ -1,0 +1,222 @@
+"""The reference sampler of benchmarks/references: densities, coordinates, draws."""
+
+import json
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from scipy import special, stats
+
+from benchmarks.references.chain import Chain, log_norm_density, rescale
+from benchmarks.references.leaky import Frame, LeakyDensity
+from ncai.inference.nuts import Target
+from ncai.model.bnn_lv import Model, Variance
+from ncai.model.empirical_bayes import initial_priors
+from ncai.model.networks import MLP, FlatNetwork
+from ncai.model.quadrature import latent_rule
+from ncai.study.experiments.hmc_draws import (
+    FOLDER,
+    digest_of_file,
+    digest_of_problem,
+    posterior_from_file,
+    reference_problem,
+)
+from ncai.types import Data, Unknowns
+
+HIDDEN, NODES = 7, 48
+RNG = np.random.default_rng(0)
+X, Y = 3 * RNG.standard_normal(37), 2 * RNG.standard_normal(37)
+WEIGHTS = 1.5 * RNG.standard_normal(4 * HIDDEN + 1)
+
+
+def plain_density(x, y, hidden, num_nodes):
+    """The package's own density of W, up to the same constant."""
+    data = Data(jnp.asarray(x)[:, None], jnp.asarray(y)[:, None], jnp.ones(len(x)))
+    network = FlatNetwork(MLP((hidden,)), 1, 1, 1)
+    variances = (jnp.asarray(10.0), jnp.asarray(1.0), jnp.asarray([0.1]))
+    model = Model(network, *map(Variance, variances))
+    priors = initial_priors(jax.random.key(0), model)
+    target = Target(model, data, priors, latent_rule(1, num_nodes))
+    size = network.num_weights
+    constant = len(x) * np.log(2 * np.pi * 0.1) + size * np.log(2 * np.pi * 10)
+
+    def density(weights):
+        nothing = jnp.zeros((0, 1))
+        position = Unknowns(weights, nothing, nothing[:, 0])
+        return target.log_density(position) + 0.5 * constant
+
+    return density
+
+
+def framed(density, powers=(3, 2), strength=300.0):
+    values = Frame(density, powers).components(WEIGHTS) + 0.3
+    return Frame(density, powers, values, strength)
+
+
+@pytest.mark.parametrize("without", [None, "input weight", "latent weight"])
+def test_the_compiled_density_is_the_package_s(without):
+    weights = WEIGHTS.copy()
+    if without:
+        weights[(HIDDEN if without == "input weight" else 2 * HIDDEN) + 3] = 0.0
+    value, gradient = LeakyDensity(X, Y, HIDDEN, num_nodes=NODES).value_and_gradient(
+        weights
+    )
+    with jax.enable_x64(True):
+        density = plain_density(X, Y, HIDDEN, NODES)
+        wanted, slope = jax.value_and_grad(density)(jnp.asarray(weights))
+    np.testing.assert_allclose(value, wanted, rtol=1e-5)
+    # Right at a kink any slope between those of both sides is right.
+    right = np.ones(len(slope), bool)
+    if without:
+        right[np.arange(4 * HIDDEN + 1) % HIDDEN == 3] = False
+    np.testing.assert_allclose(
+        gradient[right], slope[right], atol=1e-5 * np.abs(slope).max()
+    )
+
+
+def test_the_volume_of_the_frame_is_the_determinant_of_its_jacobian():
+    density = LeakyDensity(X, Y, HIDDEN, num_nodes=NODES)
+    frame = framed(density)
+    position = frame.to_position(WEIGHTS)
+    np.testing.assert_allclose(frame.to_weights(position), WEIGHTS, atol=1e-8)
+    step = 1e-5
+    moves = step * np.eye(len(position))
+    jacobian = [
+        frame.to_weights(position + m) - frame.to_weights(position - m) for m in moves
+    ]
+    volume = np.linalg.slogdet(np.array(jacobian) / (2 * step))[1]
+    found = frame.value_and_gradient(position)[0]
+    wanted = density.value_and_gradient(WEIGHTS)[0] + volume
+    np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-3)
+    assert volume < -5  # the check would notice a missing volume
+
+
+def test_the_frame_whitens_what_rows_tell_of_its_components():
+    frame = framed(LeakyDensity(X, Y, HIDDEN, num_nodes=NODES))
+    products = frame.products(WEIGHTS)
+    matrix = frame.matrix(products)
+    precision = np.eye(HIDDEN + 1) + frame.strength * products @ products.T
+    np.testing.assert_allclose(
+        matrix.T @ precision @ matrix, np.eye(HIDDEN + 1), atol=1e-8
+    )
+
+
+def test_gradient_of_the_frame_by_autodiff():
+    density = LeakyDensity(X, Y, HIDDEN, num_nodes=NODES)
+    frame = framed(density)
+    position = frame.to_position(WEIGHTS)
+
+    def products(w):
+        b, a, c = jnp.split(w[: 3 * HIDDEN], 3)
+        before = b + jnp.outer(frame.x, a) + jnp.outer(frame.z, c)
+        after = jnp.maximum(before, 0.01 * before)
+        ones = jnp.ones((len(after), 1))
+        return jnp.concatenate([ones, after], 1).T @ frame.basis / len(after)
+
+    def density_of(q):
+        found, start = products(q), 3 * HIDDEN
+        matrix = jnp.eye(HIDDEN + 1)
+        for product in found.T:
+            e = matrix.T @ product
+            scale = (1 + frame.strength * e @ e) ** -0.5 - 1
+            matrix = matrix + scale / (e @ e) * jnp.outer(matrix @ e, e)
+        mean = frame.strength * matrix @ matrix.T @ found @ frame.values
+        weights = jnp.concatenate([q[:start], matrix @ q[start:] + mean])
+        plain = plain_density(X, Y, HIDDEN, NODES)(weights)
+        return plain + jnp.linalg.slogdet(matrix)[1]
+
+    value, gradient = frame.value_and_gradient(position)
+    with jax.enable_x64(True):
+        wanted, slope = jax.value_and_grad(density_of)(jnp.asarray(position))
+    np.testing.assert_allclose(value, wanted, rtol=1e-5)
+    np.testing.assert_allclose(gradient, slope, atol=2e-5 * np.abs(slope).max())
+
+
+def test_the_norms_of_a_node_integrate_to_a_bessel_function():
+    grid = np.linspace(-12, 6, 20_001)
+    for product in (0.3, 4.0, -20.0):
+        density = np.exp(log_norm_density(grid, product, 10.0))
+        found = density.sum() * (grid[1] - grid[0])
+        size = abs(product)
+        np.testing.assert_allclose(found, size * special.kv(1, size / 10), rtol=1e-6)
+
+
+def test_rescaling_keeps_the_function_and_the_prior():
+    density = LeakyDensity(X, Y, HIDDEN, num_nodes=NODES)
+    rng = np.random.default_rng(1)
+    before = np.sqrt(10) * rng.standard_normal((2_000, density.size))
+    after = np.array([rescale(rng, density, w) for w in before])
+    for values in (density.unpack(after[0])[-1], after[:, -1], after[:, 0]):
+        assert np.isfinite(values).all()
+    assert stats.kstest(after[:, -3:].ravel(), "norm", (0, 10**0.5)).pvalue > 1e-3
+    assert stats.kstest(after[:, :3].ravel(), "norm", (0, 10**0.5)).pvalue > 1e-3
+    # Nearly all norms have moved, and no function has.
+    assert np.mean(np.abs(after[:, -1] / before[:, -1] - 1) > 1e-3) > 0.95
+    network = FlatNetwork(MLP((HIDDEN,)), 1, 1, 1)
+    x, z = jnp.asarray(X)[:, None], jnp.asarray(Y)[:, None]
+    outputs = [network.apply_rows(jnp.asarray(w[0]), x, z) for w in (before, after)]
+    np.testing.assert_allclose(*outputs, rtol=1e-4, atol=1e-3)
+
+
+def test_a_chain_in_a_frame_finds_the_prior_where_rows_say_nothing():
+    """Weights are N(0, 10 I) then; a wrong volume or metric would change v."""
+    density = LeakyDensity(X, Y, 2, noise_var=1e9, num_nodes=16)
+    rng = np.random.default_rng(2)
+    chain = Chain(density, (2, 1), 12, 3.0 * rng.standard_normal(density.size))
+    chain.frame, chain.log_step = Frame(density, (2, 1), [1.0, 0.5, -0.5], 0.3), -0.7
+    found = chain.draw(rng, 6_000)
+    assert found["acceptance"].mean() > 0.6
+    variances = (found["weights"] ** 2).mean(axis=0)
+    np.testing.assert_allclose(variances, 10, rtol=0.15)
+    np.testing.assert_allclose(found["weights"].mean(axis=0), 0, atol=0.3)
+
+
+# ----- The committed draws ------------------------------------------------------------
+
+
+@pytest.fixture(params=[10, 50])
+def committed(request):
+    path = FOLDER / f"depeweg_{request.param}.npz"
+    with np.load(path) as found:
+        return request.param, path, dict(found)
+
+
+def test_committed_draws_belong_to_the_problem(committed):
+    hidden, path, found = committed
+    problem = reference_problem(hidden)
+    assert str(found["problem"]) == digest_of_problem(problem)
+    chains, draws, size = found["weights"].shape
+    assert (chains * draws, size) == (512, 4 * hidden + 1)
+    assert found["weights"].dtype == np.float32
+    assert path.stat().st_size < 600_000
+    # The density that was stored with them is the package's, by a fine rule.
+    rows = (np.asarray(a)[:, 0] for a in (problem.data.inputs, problem.data.targets))
+    density = plain_density(*rows, hidden, 1_008)
+    for chain in range(chains):
+        value = density(jnp.asarray(found["weights"][chain, -1]))
+        np.testing.assert_allclose(value, found["log_density"][chain, -1], atol=0.2)
+    assert np.ptp(found["log_density"]) < 200
+
+
+def test_committed_draws_have_mixed(committed):
+    hidden, path, _ = committed
+    report = json.loads(path.with_suffix(".json").read_text())
+    assert report["sha256"] == digest_of_file(path)
+    assert report["max_rhat"] <= 1.05
+    assert report["min_ess"] >= 400
+    # Thinned draws are fewer, but their chains agree too.
+    _, thinned = posterior_from_file(path, reference_problem(hidden))
+    assert thinned.max_rhat < 1.06
+
+
+def test_the_rule_of_the_chains_agrees_with_a_fine_one(committed):
+    hidden, _, found = committed
+    problem = reference_problem(hidden)
+    rows = problem.data.inputs[:, 0], problem.data.targets[:, 0]
+    coarse = LeakyDensity(*rows, hidden, num_nodes=256)
+    draws = found["weights"][:, ::16].reshape(-1, 4 * hidden + 1)
+    values = [coarse.value_and_gradient(w)[0] for w in draws]
+    error = np.array(values) - found["log_density"][:, ::16].ravel()
+    assert np.abs(error.mean()) < 0.1
+    assert error.std() < 0.3
