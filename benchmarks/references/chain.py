@@ -1,7 +1,8 @@
 """One chain of Hamiltonian Monte Carlo on the density of `leaky.py`.
 
 A transition is a move of the norms of each hidden node, then a trajectory of random
-length in the coordinates of a `Frame`. Both leave the posterior as it is.
+length in the coordinates of a `Frame`, then Gibbs sweeps, which jump over modes. Each
+leaves the posterior as it is.
 """
 
 from dataclasses import dataclass
@@ -10,6 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
+from benchmarks.references.gibbs import sweep
 from benchmarks.references.leaky import Frame, LeakyDensity, library
 from ncai.runtime.atomic_write import replacing
 
@@ -80,15 +82,16 @@ class Chain:
     density: LeakyDensity
     powers: tuple[int, ...]
     leapfrogs: int
+    sweeps: int
     weights: np.ndarray
     log_step: float = float(np.log(FIRST_STEP))
     frame: Frame | None = None
 
     @classmethod
-    def start(cls, density, powers, leapfrogs, rng) -> "Chain":
+    def start(cls, density, powers, leapfrogs, sweeps, rng) -> "Chain":
         """From small random weights."""
         weights = SPREAD_OF_STARTS * rng.standard_normal(density.size)
-        return cls(density, powers, leapfrogs, weights)
+        return cls(density, powers, leapfrogs, sweeps, weights)
 
     def move(self, rng, leapfrogs: int) -> tuple[Moved, int]:
         """One transition of about this many leapfrogs, and how many there were."""
@@ -99,6 +102,10 @@ class Chain:
         moved = trajectory(rng, self.density, self.frame, position, step, count)
         at = moved.position
         self.weights = self.frame.to_weights(at) if self.frame else at
+        variances = self.density.noise_var, self.density.prior_var
+        rows = self.density.rows, self.density.targets
+        for _ in range(self.sweeps):
+            self.weights = sweep(rng, *rows, self.weights, variances)
         return moved, count
 
     def warm_up(self, rng, target_acceptance: float) -> None:

@@ -33,6 +33,7 @@ def parse(arguments=None):
     parser.add_argument("--chains", type=int, default=4)
     parser.add_argument("--draws", type=int, default=4_000)
     parser.add_argument("--leapfrogs", type=int, default=1_500)
+    parser.add_argument("--sweeps", type=int, default=4, help="by Gibbs, a draw")
     parser.add_argument("--powers", type=int, nargs="+", default=(3, 2))
     parser.add_argument("--nodes", type=int, default=256)
     parser.add_argument("--acceptance", type=float, default=0.8)
@@ -54,7 +55,8 @@ class Kept:
     def __init__(self, options, density: LeakyDensity, number: int):
         self.options, self.number = options, number
         rng = np.random.default_rng([options.seed, number])
-        self.chain = Chain.start(density, options.powers, options.leapfrogs, rng)
+        moves = options.powers, options.leapfrogs, options.sweeps
+        self.chain = Chain.start(density, *moves, rng)
         self.rng, self.folder = rng, options.folder
         self.chunks: list[dict[str, np.ndarray]] = []
 

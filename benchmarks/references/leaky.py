@@ -84,11 +84,13 @@ class LeakyDensity:
         log_weights -= np.logaddexp.reduce(log_weights)
         padding = -num_nodes % LANES
         width = edges[1] - edges[0]
-        self.hidden, self.prior_var, self.size = hidden, prior_var, 4 * hidden + 1
+        self.hidden, self.size = hidden, 4 * hidden + 1
+        self.noise_var, self.prior_var = noise_var, prior_var
         self.rows = rows.astype(float)
+        self.targets = np.asarray(targets, float)[order]
         self._kept = (
             aligned(np.append(rows, np.inf)),
-            aligned(np.asarray(targets, float)[order]),
+            aligned(self.targets),
             aligned(np.searchsorted(rows, edges[:-1] - 1e-3 * width), np.int32),
             aligned(np.pad(nodes, (0, padding))),
             aligned(np.pad(log_weights, (0, padding), constant_values=-1e30)),

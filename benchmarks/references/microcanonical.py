@@ -31,7 +31,7 @@ from blackjax.mcmc import mclmc
 from jaxtyping import Array, Float, PRNGKeyArray
 from scipy.stats import spearmanr
 
-from benchmarks.references import nuts as hmc
+from benchmarks.references import nuts
 from ncai.inference.nuts import (
     DrawInfo,
     Target,
@@ -42,15 +42,13 @@ from ncai.inference.nuts import (
 from ncai.study.engine import SCALES
 from ncai.study.engine.store import Store
 from ncai.study.experiments.decomposition import (
-    DATASET,
-    DRAW,
     GRID_POINTS,
     HIGH,
     LOW,
     MEASURES,
     load_outcomes,
-    posterior_from_file,
 )
+from ncai.study.experiments.hmc_draws import DATASET, DRAW, posterior_from_file
 from ncai.study.experiments.problems import known_problem, predictive_at
 from ncai.types import Unknowns
 
@@ -156,7 +154,7 @@ class Chain:
             state, tuned = tune(
                 self.target, self.weights, self.key, self.options.tuning
             )
-            hmc.save(path, **state._asdict(), **tuned._asdict())
+            nuts.save(path, **state._asdict(), **tuned._asdict())
         found = dict(np.load(path))
         tuned = Tuned(*(jnp.asarray(found[name]) for name in Tuned._fields))
         return found, tuned._replace(
@@ -178,7 +176,7 @@ class Chain:
             state, (weights, density, error) = jax.block_until_ready(
                 draw_chunk(self.target, state, tuned, key)
             )
-            hmc.save(
+            nuts.save(
                 path,
                 **state._asdict(),
                 weights=weights,
@@ -230,9 +228,9 @@ def report(options, target, chunks) -> None:
         "mixed": found.mixed,
         "energy_error_variance": per_weight.tolist(),
     }
-    hmc.record(options.out / hmc.REPORT_FILE, KIND, result)
+    nuts.record(options.out / nuts.REPORT_FILE, KIND, result)
     kept = np.linspace(0, len(weights) - 1, min(KEPT_DRAWS, len(weights))).astype(int)
-    hmc.save(
+    nuts.save(
         options.folder / DRAWS_FILE,
         weights=np.swapaxes(weights[kept], 0, 1).astype(np.float32),
     )
@@ -242,7 +240,7 @@ def agreement(options) -> None:
     """Add rank correlations over x of the epistemic part to the report."""
     known = known_problem(DATASET, DRAW)
     grid = np.linspace(LOW, HIGH, GRID_POINTS)[:, None]
-    posterior, _, _ = posterior_from_file(options.folder / DRAWS_FILE, known)
+    posterior, _ = posterior_from_file(options.folder / DRAWS_FILE, known)
 
     def epistemic(chains, measure):
         shares = np.isin(np.arange(options.chains), chains) / len(chains)
@@ -267,10 +265,10 @@ def agreement(options) -> None:
         correlations[measure] = {
             "first half of the chains with the second": _rank_correlation(*halves)
         } | {name: _rank_correlation(ours, other) for name, other in others.items()}
-    path = options.out / hmc.REPORT_FILE
+    path = options.out / nuts.REPORT_FILE
     result = json.loads(path.read_text())[KIND]
     result["rank_correlation_of_epistemic"] = correlations
-    hmc.record(path, KIND, result)
+    nuts.record(path, KIND, result)
 
 
 def _rank_correlation(a, b) -> float:
@@ -280,8 +278,8 @@ def _rank_correlation(a, b) -> float:
 def main() -> None:
     options = parse()
     options.folder.mkdir(parents=True, exist_ok=True)
-    options.start, options.kind = None, "marginal"
-    _, target, position = hmc.make_target(options)
+    options.start, options.kind, options.problem = None, "marginal", "paper"
+    _, target, position = nuts.make_target(options)
     chains = [Chain(options, target, w, i) for i, w in enumerate(position.weights)]
     chunks = []
     with ThreadPoolExecutor(options.threads) as pool:

@@ -1,8 +1,10 @@
 """Sample the posterior of Depeweg by NUTS and report how well the chains mixed.
 
-    python -m benchmarks.references.hmc --kind marginal --draws 4000 --folder FOLDER
+    python -m benchmarks.references.nuts --kind marginal --draws 4000 --folder FOLDER
 
-Settings of the paper's reference: s_w = 10, s_z = 1, s_eps = 0.1. Draws are kept in
+Settings of the paper's reference: s_w = 10, s_z = 1, s_eps = 0.1. With `--problem
+default` it is the network of `BNNLVRegressor()` on standardised rows, with its priors
+and learned noise, at temperature 1; its draws have not been made yet. Draws are kept in
 FOLDER as they are made: the same command goes on where it was stopped. A report on the
 draws so far goes into results/hmc/depeweg.json every few draws, and all draws go
 into FOLDER/depeweg_<kind>_draws.npz: for `--start`, and for `ncai study run
@@ -23,6 +25,7 @@ import numpy as np
 from blackjax.adaptation.staged_adaptation import build_schedule
 
 from ncai.datasets import make_dataset
+from ncai.estimators.bnn_lv import BNNLVRegressor
 from ncai.inference.base import Training
 from ncai.inference.hmc import CHUNK_DRAWS, HMC, _keys
 from ncai.inference.nuts import (
@@ -52,6 +55,7 @@ LONG_STEP_FACTOR = 0.6
 
 def parse():
     parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--problem", choices=["paper", "default"], default="paper")
     parser.add_argument("--kind", choices=["joint", "marginal"], default="marginal")
     parser.add_argument("--warmup", type=int, default=600)
     parser.add_argument("--draws", type=int, default=4000)
@@ -67,22 +71,41 @@ def parse():
     return parser.parse_args()
 
 
-def make_target(options) -> tuple[HMC, Target, Unknowns]:
-    rows = make_dataset("depeweg", seed=options.seed).train
+def paper_problem(rows) -> tuple[Data, Model]:
     data = Data(
         jnp.asarray(rows.inputs, jnp.float32),
         jnp.asarray(rows.targets, jnp.float32),
         jnp.ones(len(rows.inputs)),
     )
-    model = Model(
-        FlatNetwork(MLP((50,)), 1, 1, 1),
-        Variance(jnp.asarray(10.0)),
-        Variance(jnp.asarray(1.0)),
-        Variance(jnp.asarray([0.1])),
+    variances = (jnp.asarray(10.0), jnp.asarray(1.0), jnp.asarray([0.1]))
+    return data, Model(FlatNetwork(MLP((50,)), 1, 1, 1), *map(Variance, variances))
+
+
+def default_problem(rows) -> tuple[Data, Model]:
+    settings = BNNLVRegressor().resolved_settings()
+    network = FlatNetwork(settings.network.choices()[0], 1, 1, 1)
+    x, y = (
+        jnp.asarray((a - a.mean(axis=0)) / a.std(axis=0), jnp.float32)
+        for a in (rows.inputs, rows.targets)
     )
+    model = settings.method.build_model(network, settings.noise_variance)
+    return Data(x, y, jnp.ones(len(x))), model
+
+
+def name_of(options) -> str:
+    """What its files and its report are called."""
+    return options.kind if options.problem == "paper" else f"default-{options.kind}"
+
+
+def make_target(options) -> tuple[HMC, Target, Unknowns]:
+    rows = make_dataset("depeweg", seed=options.seed).train
+    problem = paper_problem if options.problem == "paper" else default_problem
+    data, model = problem(rows)
     method = HMC(n_chains=options.chains).resolved("paper")
     key = jax.random.key(options.seed)
     if options.start:
+        if options.problem != "paper":
+            raise SystemExit("--start needs fixed variances: --problem paper.")
         weights = jnp.asarray(np.load(options.start)["weights"][:, -1])
         position = Unknowns(
             weights,
@@ -118,7 +141,7 @@ def join(parts, axis=0):
 
 def warm_up(options, target, position, pool, groups):
     """Tuned step sizes and masses, and where the chains are: from a file if there."""
-    path = options.folder / f"{options.kind}-warm.npz"
+    path = options.folder / f"{name_of(options)}-warm.npz"
     if not path.exists():
         key = jax.random.fold_in(jax.random.key(options.seed), 1)
         schedule = jnp.asarray(build_schedule(options.warmup))
@@ -130,7 +153,7 @@ def warm_up(options, target, position, pool, groups):
             schedule, doublings = jnp.zeros_like(schedule), TUNING_DOUBLINGS
             warm = with_masses(warm, np.load(options.start)["weights"])
         started, first = time.time(), 0
-        partial = options.folder / f"{options.kind}-warming.npz"
+        partial = options.folder / f"{name_of(options)}-warming.npz"
         if partial.exists():
             found = dict(np.load(partial))
             first = int(found.pop("next"))
@@ -166,6 +189,7 @@ def warm_up(options, target, position, pool, groups):
             path,
             weights=state.position.weights,
             latents=state.position.latents,
+            log_noise_var=state.position.log_noise_var,
             step_size=tuned.step_size,
             inverse_mass=tuned.inverse_mass,
         )
@@ -210,12 +234,12 @@ def main() -> None:
     last = Unknowns(
         jnp.asarray(kept["weights"]),
         jnp.asarray(kept["latents"]),
-        position.log_noise_var,
+        jnp.asarray(kept["log_noise_var"]),
     )
     init = jax.jit(jax.vmap(lambda p: blackjax.nuts.init(p, target.log_density)))
     started = time.time()
     for start in range(0, options.draws, CHUNK_DRAWS):
-        path = options.folder / f"{options.kind}-{start:06d}.npz"
+        path = options.folder / f"{name_of(options)}-{start:06d}.npz"
         if not path.exists():
             keys = jnp.swapaxes(_keys(key, start, options.chains), 0, 1)
             begun = time.time()
@@ -235,6 +259,7 @@ def main() -> None:
                 path,
                 weights=draws.weights,
                 latents=draws.latents[-1],
+                log_noise_var=draws.log_noise_var,
                 summary=predictive_summary(target, draws, inputs, nodes),
                 seconds=time.time() - begun,
                 **info._asdict(),
@@ -245,11 +270,12 @@ def main() -> None:
         last = last._replace(
             weights=jnp.asarray(chunk["weights"][-1]),
             latents=jnp.asarray(chunk["latents"]),
+            log_noise_var=jnp.asarray(chunk["log_noise_var"][-1]),
         )
         if (
             len(chunks) % 4 == 0
             and not (
-                options.folder / f"{options.kind}-{start + CHUNK_DRAWS:06d}.npz"
+                options.folder / f"{name_of(options)}-{start + CHUNK_DRAWS:06d}.npz"
             ).exists()
         ):
             report(options, chunks)
@@ -264,8 +290,9 @@ def report(options, chunks):
     found = judge_mixing(summary, info)
     print(found, flush=True)
     result = {
-        "command": f"python -m benchmarks.references.hmc --kind {options.kind} "
-        f"--warmup {options.warmup} --draws {options.draws} --chains {options.chains} "
+        "command": "python -m benchmarks.references.nuts --problem "
+        f"{options.problem} --kind {options.kind} --warmup {options.warmup} "
+        f"--draws {options.draws} --chains {options.chains} "
         f"--doublings {options.doublings} --nodes {options.nodes} --seed "
         f"{options.seed} --folder FOLDER",
         "date": datetime.date.today().isoformat(),
@@ -281,10 +308,10 @@ def report(options, chunks):
         "draws": found.num_draws,
     }
     weights = np.concatenate([c["weights"] for c in chunks])
-    path = options.folder / f"depeweg_{options.kind}_draws.npz"
+    path = options.folder / f"depeweg_{name_of(options)}_draws.npz"
     save(path, weights=np.swapaxes(weights, 0, 1))
     options.out.mkdir(parents=True, exist_ok=True)
-    record(options.out / REPORT_FILE, options.kind, result)
+    record(options.out / REPORT_FILE, name_of(options), result)
 
 
 def record(path: Path, kind: str, result: dict) -> None:

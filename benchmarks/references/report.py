@@ -25,7 +25,7 @@ from ncai.study.experiments.hmc_draws import (
 from ncai.study.experiments.problems import predictive_at
 
 FINE_NODES = 1_008  # four times those of the chains, and then some
-ARGUMENTS = "hidden chains draws leapfrogs nodes acceptance seed kept".split()
+ARGUMENTS = "hidden chains draws leapfrogs sweeps nodes acceptance seed kept".split()
 
 
 def joined(chains, name) -> np.ndarray:

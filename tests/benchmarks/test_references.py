@@ -163,7 +163,7 @@ def test_a_chain_in_a_frame_finds_the_prior_where_rows_say_nothing():
     """Weights are N(0, 10 I) then; a wrong volume or metric would change v."""
     density = LeakyDensity(X, Y, 2, noise_var=1e9, num_nodes=16)
     rng = np.random.default_rng(2)
-    chain = Chain(density, (2, 1), 12, 3.0 * rng.standard_normal(density.size))
+    chain = Chain(density, (2, 1), 12, 0, 3.0 * rng.standard_normal(density.size))
     chain.frame, chain.log_step = Frame(density, (2, 1), [1.0, 0.5, -0.5], 0.3), -0.7
     found = chain.draw(rng, 6_000)
     assert found["acceptance"].mean() > 0.6

@@ -5,7 +5,8 @@ have HMC's model (s_w = 10, s_z = 1, s_eps = 0.1), so that all approximate the s
 posterior; they come again with the benchmark's empirical Bayes for s_w. The
 estimator's default is there too, with its own network, prior and mixture of restarts.
 HMC's draws are those in results/hmc of a clone (benchmarks/references/hmc.py), or come
-from a file that the variable NCAI_HMC_DRAWS names, or are sampled.
+from a file that the variable NCAI_HMC_DRAWS names, or are sampled. Where a clone has
+draws for a network of 10 nodes, the methods are compared with them as well.
 """
 
 from dataclasses import dataclass
@@ -35,15 +36,14 @@ from ncai.study.experiments.fits import (
 )
 from ncai.study.experiments.hmc_draws import (
     DATASET,
-    DRAW,
     committed_draws,
     reference_draws,
+    reference_problem,
 )
 from ncai.study.experiments.problems import (
     WEIGHT_DRAWS,
     KnownProblem,
     Point,
-    known_problem,
     oracle_entropy,
     predictive_at,
 )
@@ -69,7 +69,8 @@ SAMPLER_SIZES = {
 }
 
 
-HIDDEN = 50
+# The paper's network, and a small one of which HMC's draws are cheap to check.
+HIDDEN, SMALL = 50, 10
 REFERENCE, DEFAULT = "hmc", "default"
 OWN_PRIORS = ("own", "own_2", "own_3")  # of the default: the same fit by other seeds
 LOW, HIGH, GRID_POINTS = -5.5, 5.5, 111
@@ -109,22 +110,21 @@ class DecompositionStudy:
             "weight_draws": 32 if scale.name == "smoke" else WEIGHT_DRAWS,
         }
         chosen = store.load_row(select)
-        for prior in ("shared", "empirical"):
-            for method in ("mfvi", "marginal"):
-                cells.append(
-                    Cell.of(self.name, method=method, weight_prior=prior, **sizes)
-                )
-            if chosen is not None:
+        others: list[dict] = [
+            {"method": method, "weight_prior": prior}
+            for prior in ("shared", "empirical")
+            for method in ("mfvi", "marginal", "ncai")
+        ]
+        small = self._reference(scale, SMALL)
+        if small.get("draws_file"):
+            cells.append(small)
+            others += [one | {"hidden": SMALL} for one in others[:3]]
+        for one in others:
+            if one["method"] != "ncai":
+                cells.append(Cell.of(self.name, **one, **sizes))
+            elif chosen is not None:
                 point = tuple(chosen["chosen"])
-                cells.append(
-                    Cell.of(
-                        self.name,
-                        method="ncai",
-                        weight_prior=prior,
-                        point=point,
-                        **sizes,
-                    )
-                )
+                cells.append(Cell.of(self.name, **one, point=point, **sizes))
         ours = BNNLVRegressor().resolved_settings()
         whole = scale.name == "paper"
         cells += [
@@ -139,16 +139,18 @@ class DecompositionStudy:
         ]
         return cells
 
-    def _reference(self, scale: Scale) -> Cell:
+    def _reference(self, scale: Scale, hidden: int = HIDDEN) -> Cell:
         """By the draws of this clone if it has any; the smallest scale samples."""
         size = SAMPLER_SIZES[scale.name]
-        found = None if scale.name == "smoke" else committed_draws(HIDDEN)
+        found = None if scale.name == "smoke" else committed_draws(hidden)
         settings = {"draws_file": found, "kept": size.kept} if found else size._asdict()
+        if hidden != HIDDEN:
+            settings |= {"hidden": hidden}
         return Cell.of(self.name, method=REFERENCE, **settings)
 
     def run(self, cell: Cell) -> Outcome:
         """Uncertainties over a grid of x, by each measure."""
-        known = known_problem(DATASET, DRAW)
+        known = reference_problem(cell.get("hidden", HIDDEN))
         grid = np.linspace(LOW, HIGH, GRID_POINTS)[:, None]
         if cell["method"] == DEFAULT:
             predictive, row = _default(cell, known, grid)
@@ -229,11 +231,13 @@ class Found(NamedTuple):
     others: dict[tuple[str, str], Outcome]
 
 
-def load_outcomes(scale: Scale, store: Store) -> Found:
-    """From the store."""
+def load_outcomes(scale: Scale, store: Store, hidden: int = HIDDEN) -> Found:
+    """From the store, for the network of this size."""
     reference, others = None, {}
     for cell in DECOMPOSITION.cells(scale, store):
-        outcome = store.load(cell) if cell.study == DECOMPOSITION.name else None
+        wanted = cell.study == DECOMPOSITION.name
+        wanted = wanted and cell.get("hidden", HIDDEN) == hidden
+        outcome = store.load(cell) if wanted else None
         if outcome is None or not set(NEEDED) <= set(outcome.arrays):
             continue  # not there, or of a version that had other measures
         if cell["method"] == REFERENCE:
@@ -243,13 +247,13 @@ def load_outcomes(scale: Scale, store: Store) -> Found:
     return Found(reference, others)
 
 
-def distances(scale: Scale, store: Store) -> pd.DataFrame:
+def distances(scale: Scale, store: Store, hidden: int = HIDDEN) -> pd.DataFrame:
     """A line for each method and prior; empty without the reference.
 
     Mean absolute difference over the grid of x of each part, and the rank correlation
     of the epistemic part. Variances are compared as standard deviations.
     """
-    reference, others = load_outcomes(scale, store)
+    reference, others = load_outcomes(scale, store, hidden)
     if reference is None:
         return pd.DataFrame()
     lines = []
@@ -276,8 +280,12 @@ def _comparable(measure: str, values: np.ndarray) -> np.ndarray:
 
 def tables(scale: Scale, store: Store) -> list[Table]:
     """One for entropy, the paper's measure, one for variance and one for CRPS."""
-    found = distances(scale, store)
-    reference = load_outcomes(scale, store).reference
+    return [t for size in (HIDDEN, SMALL) for t in _tables(scale, store, size)]
+
+
+def _tables(scale: Scale, store: Store, hidden: int) -> list[Table]:
+    found = distances(scale, store, hidden)
+    reference = load_outcomes(scale, store, hidden).reference
     if reference is None or found.empty:
         return []
     row = reference.row
@@ -311,5 +319,8 @@ def tables(scale: Scale, store: Store) -> list[Table]:
             for line in found.to_dict("records")
         )
         title = f"Distance of each decomposition from HMC's ({units[measure]})"
-        out.append(Table(f"decomposition_{measure}", title, columns, rows, note))
+        name = f"decomposition_{measure}"
+        if hidden != HIDDEN:
+            title, name = f"{title}, {hidden} hidden nodes", f"{name}_{hidden}"
+        out.append(Table(name, title, columns, rows, note))
     return out
