@@ -24,6 +24,8 @@ from ncai.runtime.atomic_write import replacing
 from ncai.study.experiments.hmc_draws import reference_problem
 
 CHUNK = 25
+TRUE_RULE = (512, 5.0)  # of the density that is sampled: nodes of z, and their reach
+REACH = 4.25  # of the cheaper rule of the leapfrogs
 ENOUGH_ESS, ENOUGH_RHAT = 480, 1.03  # with a margin
 
 
@@ -32,10 +34,10 @@ def parse(arguments=None):
     parser.add_argument("--hidden", type=int, default=50)
     parser.add_argument("--chains", type=int, default=4)
     parser.add_argument("--draws", type=int, default=4_000)
-    parser.add_argument("--leapfrogs", type=int, default=1_500)
-    parser.add_argument("--sweeps", type=int, default=4, help="by Gibbs, a draw")
+    parser.add_argument("--leapfrogs", type=int, default=3_000)
+    parser.add_argument("--sweeps", type=int, default=3, help="by Gibbs, a draw")
     parser.add_argument("--powers", type=int, nargs="+", default=(3, 2))
-    parser.add_argument("--nodes", type=int, default=256)
+    parser.add_argument("--nodes", type=int, default=192, help="of z, for leapfrogs")
     parser.add_argument("--acceptance", type=float, default=0.8)
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--kept", type=int, default=128, help="draws of each chain")
@@ -52,11 +54,11 @@ def save(path: Path, **arrays) -> None:
 class Kept:
     """A chain and its files: the state after the warm-up, then chunks of draws."""
 
-    def __init__(self, options, density: LeakyDensity, number: int):
+    def __init__(self, options, densities, number: int):
         self.options, self.number = options, number
         rng = np.random.default_rng([options.seed, number])
         moves = options.powers, options.leapfrogs, options.sweeps
-        self.chain = Chain.start(density, *moves, rng)
+        self.chain = Chain.start(densities, *moves, rng)
         self.rng, self.folder = rng, options.folder
         self.chunks: list[dict[str, np.ndarray]] = []
 
@@ -96,8 +98,9 @@ def main() -> None:
     options.folder.mkdir(parents=True, exist_ok=True)
     problem = reference_problem(options.hidden)
     rows = problem.data.inputs[:, 0], problem.data.targets[:, 0]
-    density = LeakyDensity(*rows, options.hidden, num_nodes=options.nodes)
-    chains = [Kept(options, density, i) for i in range(options.chains)]
+    rules = TRUE_RULE, (options.nodes, REACH)
+    densities = [LeakyDensity(*rows, options.hidden, rule=rule) for rule in rules]
+    chains = [Kept(options, densities, i) for i in range(options.chains)]
     for chain in chains:
         chain.warm_up()
     for number in range(1, 1 + options.draws // CHUNK):
@@ -107,7 +110,7 @@ def main() -> None:
             mixing = mixing_of(problem, [c.chunks for c in chains])
             if mixing.min_ess > ENOUGH_ESS and mixing.max_rhat < ENOUGH_RHAT:
                 break
-    write_report(options, problem, density, [c.chunks for c in chains])
+    write_report(options, problem, densities, [c.chunks for c in chains])
 
 
 if __name__ == "__main__":

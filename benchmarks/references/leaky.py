@@ -20,7 +20,6 @@ SOURCES = ("leaky_density.c", "leaky_frame.c")
 FLAGS = ("-O3", "-march=native", "-ffast-math", "-shared", "-fPIC")
 LANES, ALIGNMENT = 16, 64
 CELLS = 8192  # of the table that finds rows
-REACH = 5.0  # standard deviations of z, as in ncai.model.quadrature.latent_rule
 INT, DOUBLE, POINTER = ctypes.c_int, ctypes.c_double, ctypes.c_void_p
 
 
@@ -68,18 +67,26 @@ class _Problem(ctypes.Structure):
 
 
 class LeakyDensity:
-    """Log p(W | D) up to a constant, by `num_nodes` equispaced nodes of z.
+    """Log p(W | D) up to a constant, by equispaced nodes of z.
 
     The latent has variance 1. One density computes at a time: it is not for threads.
+
+    Args:
+        inputs: x of each row.
+        targets: y of each row.
+        hidden: the number of hidden nodes.
+        variances: s_eps and s_w.
+        rule: how many nodes of z there are, and from where to where in standard
+            deviations.
     """
 
-    def __init__(
-        self, inputs, targets, hidden, noise_var=0.1, prior_var=10.0, num_nodes=256
-    ):
+    def __init__(self, inputs, targets, hidden, variances=(0.1, 10.0), rule=(512, 5.0)):
+        num_nodes, reach = rule
+        noise_var, prior_var = variances
         order = np.argsort(np.asarray(inputs, np.float32), kind="stable")
         rows = np.asarray(inputs, np.float32)[order]
         edges = np.linspace(rows[0], rows[-1], CELLS + 1, dtype=float)
-        nodes = np.linspace(-REACH, REACH, num_nodes)
+        nodes = np.linspace(-reach, reach, num_nodes)
         log_weights = -0.5 * nodes**2
         log_weights -= np.logaddexp.reduce(log_weights)
         padding = -num_nodes % LANES

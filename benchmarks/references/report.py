@@ -24,7 +24,7 @@ from ncai.study.experiments.hmc_draws import (
 )
 from ncai.study.experiments.problems import predictive_at
 
-FINE_NODES = 1_008  # four times those of the chains, and then some
+FINEST_RULE = (1_008, 6.0)
 ARGUMENTS = "hidden chains draws leapfrogs sweeps nodes acceptance seed kept".split()
 
 
@@ -46,17 +46,17 @@ def seconds_of(chains) -> float:
     return sum(float(chunk["seconds"]) for one in chains for chunk in one)
 
 
-def write_report(options, problem, density: LeakyDensity, chains) -> None:
+def write_report(options, problem, densities, chains) -> None:
     """Thinned draws and a report on the whole run, beside each other."""
     mixing = mixing_of(problem, chains)
     weights = joined(chains, "weights")
     places = np.linspace(0, weights.shape[1] - 1, options.kept).round().astype(int)
     kept = weights[:, places].astype(np.float32)
     rows = problem.data.inputs[:, 0], problem.data.targets[:, 0]
-    fine = LeakyDensity(*rows, options.hidden, num_nodes=FINE_NODES)
+    finest = LeakyDensity(*rows, options.hidden, rule=FINEST_RULE)
     values = [
-        np.array([d.value_and_gradient(w)[0] for w in kept.reshape(-1, density.size)])
-        for d in (fine, density)
+        np.array([d.value_and_gradient(w)[0] for w in kept.reshape(-1, finest.size)])
+        for d in (finest, *densities)
     ]
     options.out.mkdir(parents=True, exist_ok=True)
     path = options.out / f"depeweg_{options.hidden}.npz"
@@ -81,7 +81,10 @@ def write_report(options, problem, density: LeakyDensity, chains) -> None:
         "leapfrogs": leapfrogs,
         "milliseconds_a_leapfrog": round(1e3 * seconds_of(chains) / leapfrogs, 4),
         "worst_quantity": worst_quantity(problem, weights),
-        "quadrature": quadrature_error(*values),
+        "quadrature_error": {
+            "of_the_density": quadrature_error(values[0], values[1]),
+            "of_the_leapfrogs": quadrature_error(values[0], values[2]),
+        },
         "rank_correlation_of_epistemic_between_halves": halves(path, problem),
     }
     with replacing(path.with_suffix(".json")) as temporary:

@@ -18,6 +18,7 @@ import numpy as np
 import pandas as pd
 from scipy.stats import spearmanr
 
+from ncai.datasets.synthetic import Part
 from ncai.estimators.bnn_lv import BNNLVRegressor
 from ncai.fitting.holdout import to_data
 from ncai.inference.base import Training
@@ -158,7 +159,7 @@ class DecompositionStudy:
             draw = reference_draws if cell["method"] == REFERENCE else _approximation
             draws, row = draw(cell, known)
             predictive = predictive_at(known.model.network, draws, grid)
-        train = known.drawn.train
+        train = _rows(known)
         arrays = {
             "grid": grid[:, 0],
             "inputs": train.inputs[:, 0],
@@ -170,6 +171,12 @@ class DecompositionStudy:
             for part in PARTS:
                 arrays[f"{measure}_{part}"] = getattr(parts, part)
         return Outcome(row, {k: np.asarray(a, np.float32) for k, a in arrays.items()})
+
+
+def _rows(known: KnownProblem) -> Part:
+    """The training rows, of which the small problem has only the first."""
+    train, count = known.drawn.train, len(known.data.inputs)
+    return Part(train.inputs[:count], train.targets[:count], None)
 
 
 def _default(
@@ -206,7 +213,7 @@ def _approximation(cell: Cell, known: KnownProblem) -> tuple[WeightDraws, dict]:
             model.latent_variance,
             model.noise_variance,
         )
-    data = to_data(rows_of(known.drawn.train))
+    data = to_data(rows_of(_rows(known)))
     fit = method.fit(jax.random.key(cell.seed), model, data, training)
     posterior = fit.posterior
     assert isinstance(posterior, GaussianPosterior)

@@ -34,7 +34,7 @@ from ncai.study.experiments.problems import KnownProblem, known_problem
 from ncai.types import Unknowns, WeightDraws
 
 DATASET, DRAW = "depeweg", 0
-# Rows of the small problem. With all rows its few nodes are locked in many narrow modes.
+# Rows of the small problem: with all of them its few nodes are locked in narrow modes.
 FEW_ROWS = {10: 150}
 # Names a file with `weights` [chains, draws, weights], of the same data and model.
 DRAWS_FILE = "NCAI_HMC_DRAWS"
