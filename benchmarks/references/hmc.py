@@ -35,7 +35,7 @@ def parse(arguments=None):
     parser.add_argument("--chains", type=int, default=4)
     parser.add_argument("--draws", type=int, default=4_000)
     parser.add_argument("--leapfrogs", type=int, default=3_000)
-    parser.add_argument("--sweeps", type=int, default=3, help="by Gibbs, a draw")
+    parser.add_argument("--sweeps", type=int, default=20, help="by Gibbs, a draw")
     parser.add_argument("--powers", type=int, nargs="+", default=(3, 2))
     parser.add_argument("--nodes", type=int, default=192, help="of z, for leapfrogs")
     parser.add_argument("--acceptance", type=float, default=0.8)

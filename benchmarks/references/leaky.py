@@ -16,8 +16,10 @@ import numpy as np
 from scipy.special import ndtri
 
 HERE = Path(__file__).parent
-SOURCES = ("leaky_density.c", "leaky_frame.c")
-FLAGS = ("-O3", "-march=native", "-ffast-math", "-shared", "-fPIC")
+SOURCES = ("leaky_density.c", "leaky_frame.c", "leaky_gibbs.c")
+# Infinities are used, so the flag for them stays off.
+FLAGS = ("-O3", "-march=native", "-ffast-math", "-fno-finite-math-only")
+FLAGS = (*FLAGS, "-shared", "-fPIC")
 LANES, ALIGNMENT = 16, 64
 CELLS = 8192  # of the table that finds rows
 INT, DOUBLE, POINTER = ctypes.c_int, ctypes.c_double, ctypes.c_void_p
@@ -31,10 +33,17 @@ def library():
     path = Path(tempfile.gettempdir()) / name
     if not path.exists():
         part = path.with_suffix(f".{os.getpid()}")
-        source = str(HERE / SOURCES[-1])
-        subprocess.run(["cc", *FLAGS, "-o", str(part), source, "-lm"], check=True)
+        # The frame includes the density.
+        sources = [str(HERE / name) for name in SOURCES[1:]]
+        subprocess.run(["cc", *FLAGS, "-o", str(part), *sources, "-lm"], check=True)
         part.replace(path)
     found = ctypes.CDLL(str(path))
+    rows = [POINTER, POINTER, INT, INT]
+    found.draw_latents.argtypes = [*rows, POINTER, DOUBLE, POINTER, POINTER]
+    found.slice_nodes.argtypes = [
+        *[POINTER, *rows, DOUBLE, DOUBLE, INT],
+        *[POINTER] * 4,
+    ]
     for function, arguments in (
         (found.log_density, [POINTER] * 3),
         (found.frame_density, [POINTER] * 5),

@@ -9,7 +9,12 @@ import pytest
 from scipy import special, stats
 
 from benchmarks.references.chain import Chain, log_norm_density, rescale
-from benchmarks.references.gibbs import Collapsed, draw_latents, sweep
+from benchmarks.references.gibbs import (
+    draw_latents,
+    draw_outputs,
+    slice_nodes,
+    sweep,
+)
 from benchmarks.references.leaky import Frame, LeakyDensity
 from ncai.inference.nuts import Target
 from ncai.model.bnn_lv import Model, Variance
@@ -191,7 +196,7 @@ def test_latents_given_weights_follow_their_density():
     grid = np.linspace(-6, 6, 24_001)
     for x, y in zip(X[:6], Y[:6], strict=True):
         repeated = np.full((2, 2_000), [[x], [y]])
-        draws = draw_latents(rng, *repeated, weights, 0.1)
+        draws = draw_latents(rng, *repeated, WEIGHTS, 0.1)
         error = y - network_outputs(weights, np.full(len(grid), x), grid)
         log_density = -0.5 * grid**2 - 0.5 * error**2 / 0.1
         mass = np.cumsum(np.exp(log_density - log_density.max()))
@@ -199,22 +204,42 @@ def test_latents_given_weights_follow_their_density():
         assert stats.kstest(places, "uniform").pvalue > 1e-3
 
 
-def test_the_collapsed_density_is_a_gaussian_of_the_targets():
-    hidden = RNG.standard_normal((3, HIDDEN, 3))
-    z = RNG.standard_normal(len(X))
-    found, wanted = [], []
-    for weights in hidden:
-        collapsed = Collapsed(X, z, Y, weights, 0.1, 10.0)
-        covariance = 0.1 * np.eye(len(X))
-        covariance += 10.0 * collapsed.features.T @ collapsed.features
-        wanted.append(stats.multivariate_normal.logpdf(Y, cov=covariance))
-        # A change of one node gives what a new start would.
-        collapsed = Collapsed(X, z, Y, weights[::-1], 0.1, 10.0)
-        for node in range(HIDDEN):
-            new = weights[node]
-            collapsed.take(node, new, collapsed.with_node(node, new))
-        found.append(collapsed.value())
-    np.testing.assert_allclose(np.diff(found), np.diff(wanted), rtol=1e-6)
+def test_hidden_nodes_follow_their_density_without_the_outputs():
+    """One node and three rows: slices against the density on a grid of one weight."""
+    rng, variances = np.random.default_rng(5), (0.5, 2.0)
+    x, z, y = rng.standard_normal((3, 3))
+    weights, found = np.zeros(5), []
+    for _ in range(20_000):
+        weights, gram, moment = slice_nodes(rng, x, z, y, weights, variances)
+        found.append(weights[:3])
+    b, a, c = np.array(found)[500:].T
+    before = b[-1] + a[-1] * x + c[-1] * z
+    features = np.stack([np.ones(3), np.maximum(before, 0.01 * before)])
+    np.testing.assert_allclose(gram, features @ features.T, rtol=1e-9)
+    np.testing.assert_allclose(moment, features @ y, rtol=1e-9)
+
+    # Draws of the prior, weighted by p(y | hidden nodes, z), have the same moments.
+    prior = np.sqrt(2.0) * rng.standard_normal((200_000, 3, 1))
+    before = prior[:, 0] + prior[:, 1] * x + prior[:, 2] * z
+    after = np.maximum(before, 0.01 * before)
+    covariance = 0.5 * np.eye(3) + 2.0 * (1 + after[:, :, None] * after[:, None, :])
+    solved = np.linalg.solve(covariance, np.broadcast_to(y[:, None], (200_000, 3, 1)))
+    log_share = -0.5 * (solved[..., 0] @ y + np.linalg.slogdet(covariance)[1])
+    share = np.exp(log_share - log_share.max())
+    share /= share.sum()
+    for drawn, weighted in zip((b, a, c), prior[..., 0].T, strict=True):
+        np.testing.assert_allclose(drawn.mean(), share @ weighted, atol=0.08)
+        np.testing.assert_allclose((drawn**2).mean(), share @ weighted**2, rtol=0.06)
+
+
+def test_outputs_given_features_are_ridge_regression():
+    rng, variances = np.random.default_rng(6), (0.5, 2.0)
+    features, y = rng.standard_normal((2, 20)), rng.standard_normal(20)
+    gram, moment = features @ features.T, features @ y
+    draws = [draw_outputs(rng, gram, moment, variances) for _ in range(20_000)]
+    covariance = np.linalg.inv(gram / 0.5 + np.eye(2) / 2.0)
+    np.testing.assert_allclose(np.mean(draws, 0), covariance @ moment / 0.5, atol=0.01)
+    np.testing.assert_allclose(np.cov(np.transpose(draws)), covariance, atol=1e-3)
 
 
 def test_sweeps_keep_the_prior_where_targets_follow_it():
