@@ -1,7 +1,8 @@
-"""The compiled density of a network with one hidden layer of leaky ReLU, and its frame.
+"""The posterior of a network with one hidden layer of leaky ReLU, and moves on it.
 
-`leaky_density.c` has the log posterior with z integrated out, and `leaky_frame.c` the
-coordinates in which chains move. They are compiled by `cc` when first used.
+Its density with z integrated out, the coordinates (a `Frame`) in which chains move, and
+Gibbs sweeps that jump over modes. The loops are in `leaky.c`, which is compiled by `cc`
+when first used.
 """
 
 import ctypes
@@ -11,16 +12,21 @@ import os
 import subprocess
 import tempfile
 from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
+from scipy.linalg import cho_solve, solve_triangular
 from scipy.special import ndtri
 
-HERE = Path(__file__).parent
-SOURCES = ("leaky_density.c", "leaky_frame.c", "leaky_gibbs.c")
+SOURCE = Path(__file__).with_name("leaky.c")
 # Infinities are used, so the flag for them stays off.
 FLAGS = ("-O3", "-march=native", "-ffast-math", "-fno-finite-math-only")
 FLAGS = (*FLAGS, "-shared", "-fPIC")
 LANES, ALIGNMENT = 16, 64
+SIDE = 65  # as in leaky.c
+RESCALING_MOVES, RESCALING_STEP = 10, 0.8
+STRENGTH_A_ROW = 10.7
+STEP_FACTORS = (0.7, 1.1)  # some regions are stiffer than those of the warm-up
 CELLS = 8192  # of the table that finds rows
 INT, DOUBLE, POINTER = ctypes.c_int, ctypes.c_double, ctypes.c_void_p
 
@@ -28,14 +34,13 @@ INT, DOUBLE, POINTER = ctypes.c_int, ctypes.c_double, ctypes.c_void_p
 @functools.cache
 def library():
     """The compiled code, from a cache in the folder of temporary files."""
-    text = b"".join((HERE / name).read_bytes() for name in SOURCES)
-    name = f"ncai-leaky-{hashlib.sha256(text).hexdigest()[:16]}.so"
+    digest = hashlib.sha256(SOURCE.read_bytes()).hexdigest()[:16]
+    name = f"ncai-leaky-{digest}.so"
     path = Path(tempfile.gettempdir()) / name
     if not path.exists():
         part = path.with_suffix(f".{os.getpid()}")
-        # The frame includes the density.
-        sources = [str(HERE / name) for name in SOURCES[1:]]
-        subprocess.run(["cc", *FLAGS, "-o", str(part), *sources, "-lm"], check=True)
+        command = ["cc", *FLAGS, "-o", str(part), str(SOURCE), "-lm"]
+        subprocess.run(command, check=True)
         part.replace(path)
     found = ctypes.CDLL(str(path))
     rows = [POINTER, POINTER, INT, INT]
@@ -150,12 +155,13 @@ class Frame:
         density: the density of the weights.
         powers: how many powers of x go with z^0, z^1 and so on: the functions phi_j.
         values: t, about where the chain has these components.
-        strength: s_w times how well rows tell a component, in the unit 1 / variance.
+        strength: s_w times how well rows tell a component, in the unit 1 / variance;
+            None for what was measured on Depeweg.
     """
 
     POINTS, LATENTS = 48, 8
 
-    def __init__(self, density: LeakyDensity, powers, values=None, strength=8_000.0):
+    def __init__(self, density: LeakyDensity, powers, values=None, strength=None):
         rows = density.rows
         x = rows[np.linspace(0, len(rows) - 1, self.POINTS).astype(int)]
         z = ndtri((np.arange(self.LATENTS) + 0.5) / self.LATENTS)
@@ -164,6 +170,7 @@ class Frame:
         columns = [scaled**i * z**j for j, n in enumerate(powers) for i in range(n)]
         basis = np.linalg.qr(np.array(columns).T)[0] * np.sqrt(len(x))
         self.basis = basis * np.sign(basis[0] + 1e-300)
+        strength = STRENGTH_A_ROW * len(rows) if strength is None else strength
         self.num_parts, self.strength = basis.shape[1], strength
         self.density, self.x, self.z = density, x, z
         self.values = np.zeros(self.num_parts) if values is None else np.array(values)
@@ -224,3 +231,144 @@ class Frame:
             *(a.ctypes.data for a in (position, weights, gradient)),
         )
         return value, gradient
+
+
+# ----- Moves ------------------------------------------------------------------------
+
+
+class Moved(NamedTuple):
+    """The end of a trajectory."""
+
+    position: np.ndarray
+    acceptance: float
+    divergent: bool
+
+
+def trajectory(rng, chain, position, num_steps) -> Moved:
+    """Leapfrogs from a fresh momentum, and the accept step.
+
+    The leapfrogs have a cheaper rule for z than the density that is sampled: the accept
+    step makes up for it.
+    """
+    density, frame = chain.cheap, chain.frame
+    step = float(np.exp(chain.log_step)) * rng.uniform(*STEP_FACTORS)
+    space = frame or density
+    value, gradient = space.value_and_gradient(position)
+    end, momentum = position.copy(), rng.standard_normal(density.size)
+    end_value = np.zeros(1)
+    change = library().trajectory(
+        density.address,
+        frame.address if frame else None,
+        *(a.ctypes.data for a in (end, momentum, gradient)),
+        step,
+        num_steps,
+        value,
+        end_value.ctypes.data,
+    )
+    if np.isfinite(change):
+        change += chain.excess(position) - chain.excess(end)
+    acceptance = float(np.exp(-max(change, 0.0))) if np.isfinite(change) else 0.0
+    taken = rng.random() < acceptance
+    divergent = not np.isfinite(change) or change > 1000
+    return Moved(end if taken else position, acceptance, divergent)
+
+
+def log_norm_density(log_norm, product, prior_var):
+    """Of the log norm r of the weights into a node, given r v and their direction.
+
+    With (b, a, c) = r u and v = p / r, the volume is r^2 dr du dp / r, which is
+    r^2 dlog(r) du dp; the likelihood depends on u and p alone.
+    """
+    square = np.exp(2 * log_norm)
+    return 2 * log_norm - (square + product**2 / square) / (2 * prior_var)
+
+
+def rescale(rng: np.random.Generator, density: LeakyDensity, weights) -> np.ndarray:
+    """Weights of the same function, with other norms into and out of each node."""
+    b, a, c, bias, v = density.unpack(weights)
+    start = 0.5 * np.log(b * b + a * a + c * c)
+    product, log_norm = np.exp(start) * v, start
+    here = log_norm_density(log_norm, product, density.prior_var)
+    for _ in range(RESCALING_MOVES):
+        there = log_norm + RESCALING_STEP * rng.standard_normal(len(v))
+        value = log_norm_density(there, product, density.prior_var)
+        taken = np.log(rng.random(len(v))) < value - here
+        log_norm = np.where(taken, there, log_norm)
+        here = np.where(taken, value, here)
+    factor = np.exp(log_norm - start)
+    return np.concatenate([b * factor, a * factor, c * factor, bias, v / factor])
+
+
+def _state(rng: np.random.Generator) -> np.ndarray:
+    """Of the random numbers of the compiled code."""
+    return rng.integers(1, 2**63, size=4, dtype=np.uint64)
+
+
+def draw_latents(rng, inputs, targets, weights, noise_var) -> np.ndarray:
+    """A draw of z for each row from p(z | x, y, W)."""
+    inputs, targets, weights = (
+        np.ascontiguousarray(a, float) for a in (inputs, targets, weights)
+    )
+    latents, state = np.empty_like(inputs), _state(rng)
+    library().draw_latents(
+        inputs.ctypes.data,
+        targets.ctypes.data,
+        len(inputs),
+        len(weights) // 4,
+        weights.ctypes.data,
+        noise_var,
+        state.ctypes.data,
+        latents.ctypes.data,
+    )
+    return latents
+
+
+def slice_nodes(rng, inputs, latents, targets, weights, variances, passes=1):
+    """Weights with other hidden nodes; gram and moment of the features at the end.
+
+    The features are a one and the hidden nodes at (x_n, z_n). The output weights have
+    no part in it.
+    """
+    arrays = [np.ascontiguousarray(a, float) for a in (inputs, latents, targets)]
+    weights, state = np.array(weights, float), _state(rng)
+    gram, moment = np.empty((SIDE, SIDE)), np.empty(SIDE)
+    library().slice_nodes(
+        *(a.ctypes.data for a in arrays),
+        len(arrays[0]),
+        len(weights) // 4,
+        *variances,
+        passes,
+        *(a.ctypes.data for a in (weights, state, gram, moment)),
+    )
+    size = len(weights) // 4 + 1
+    return weights, gram[:size, :size], moment[:size]
+
+
+def draw_outputs(rng, gram, moment, variances) -> np.ndarray:
+    """The output bias and the output weights, given the features."""
+    noise_var, prior_var = variances
+    precision = gram / noise_var + np.eye(len(gram)) / prior_var
+    lower = np.linalg.cholesky(precision)
+    mean = cho_solve((lower, True), moment / noise_var)
+    noise = rng.standard_normal(len(mean))
+    return mean + solve_triangular(lower, noise, lower=True, trans=1)
+
+
+def sweep(rng, inputs, targets, weights, variances, passes=1) -> np.ndarray:
+    """Weights after z, all hidden nodes and the outputs have moved.
+
+    Args:
+        rng: random numbers.
+        inputs: x of each row.
+        targets: y of each row.
+        weights: in the order of `FlatNetwork`.
+        variances: s_eps and s_w.
+        passes: how often each hidden node moves with the same z.
+    """
+    latents = draw_latents(rng, inputs, targets, weights, variances[0])
+    weights, gram, moment = slice_nodes(
+        rng, inputs, latents, targets, weights, variances, passes
+    )
+    start = 3 * (len(weights) // 4)
+    weights[start:] = draw_outputs(rng, gram, moment, variances)
+    return weights

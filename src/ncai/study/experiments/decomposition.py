@@ -9,8 +9,12 @@ from a file that the variable NCAI_HMC_DRAWS names, or are sampled. Where a clon
 draws for a network of 10 nodes, the methods are compared with them as well.
 """
 
+import json
+import os
+import warnings
 from dataclasses import dataclass
-from typing import NamedTuple
+from pathlib import Path
+from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -22,6 +26,8 @@ from ncai.datasets.synthetic import Part
 from ncai.estimators.bnn_lv import BNNLVRegressor
 from ncai.fitting.holdout import to_data
 from ncai.inference.base import Training
+from ncai.inference.hmc import HMCMarginal
+from ncai.inference.nuts import judge_weights, posterior_of_weights
 from ncai.inference.posterior import GaussianPosterior
 from ncai.model.bnn_lv import Model, Variance
 from ncai.predictive.decomposition import PARTS
@@ -35,18 +41,16 @@ from ncai.study.experiments.fits import (
     rows_of,
     tighter_method,
 )
-from ncai.study.experiments.hmc_draws import (
-    DATASET,
-    committed_draws,
-    reference_draws,
-    reference_problem,
-)
 from ncai.study.experiments.problems import (
+    COMMITTED,
     WEIGHT_DRAWS,
     KnownProblem,
     Point,
+    committed_draws,
+    digest_of_draws,
     oracle_entropy,
     predictive_at,
+    reference_problem,
 )
 from ncai.study.output.tables import Table
 from ncai.types import WeightDraws
@@ -70,6 +74,65 @@ SAMPLER_SIZES = {
 }
 
 
+# Names a file with `weights` [chains, draws, weights], of the same data and model.
+DRAWS_FILE = "NCAI_HMC_DRAWS"
+MIXING = ("max_rhat", "min_ess", "mixed", "num_chains", "num_draws")
+
+
+def reference_draws(cell: Cell, known: KnownProblem) -> tuple[WeightDraws, dict]:
+    """Draws of W, and where they come from with how well their chains mixed.
+
+    From the file that the variable names, else those of this clone if the cell says so,
+    else sampled here.
+    """
+    path, whole_run = os.environ.get(DRAWS_FILE), {}
+    if not path and not cell.get("committed"):
+        posterior, report = _sampled(cell, known)
+        row = {name: getattr(report, name) for name in MIXING}
+        return _kept(posterior, cell, row | {"source": "sampled here"})
+    if path:
+        weights, name = _from_file(Path(path)), Path(path).name
+    else:
+        hidden = cell.get("hidden", HIDDEN)
+        weights, name = committed_draws(hidden, known), COMMITTED.name
+        assert weights is not None
+        reports = json.loads(COMMITTED.with_suffix(".json").read_text())
+        whole_run = {key: reports[str(hidden)][key] for key in MIXING}
+    posterior = posterior_of_weights(known.model, weights)
+    report = judge_weights(known.model, known.data, weights)
+    row = {name: getattr(report, name) for name in MIXING} | whole_run
+    source = f"{name} (sha256 {digest_of_draws(weights)})"
+    return _kept(posterior, cell, row | {"source": source})
+
+
+def _kept(posterior, cell: Cell, row: dict) -> tuple[WeightDraws, dict]:
+    return posterior.draw(jax.random.key(0), cell["kept"]), row
+
+
+def _from_file(path: Path) -> np.ndarray:
+    if not path.is_file():
+        raise FileNotFoundError(f"{DRAWS_FILE}={path} names no file.")
+    with np.load(path, allow_pickle=False) as found:
+        return found["weights"] if "weights" in found else np.zeros(0)
+
+
+def _sampled(cell: Cell, known: KnownProblem):
+    method = HMCMarginal(
+        n_chains=cell["chains"],
+        n_warmup=cell["warmup"],
+        n_draws=cell["draws"],
+        max_doublings=cell["doublings"],
+        start_steps=cell["start_steps"],
+    ).resolved("paper")
+    training = Training(max_steps=cell["start_steps"])
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)  # the table shows it
+        fit = method.fit(jax.random.key(cell.seed), known.model, known.data, training)
+    assert fit.sampler is not None
+    return fit.posterior, fit.sampler
+
+
+DATASET = "depeweg"
 # The paper's network, and a small one of which HMC's draws are cheap to check.
 HIDDEN, SMALL = 50, 10
 REFERENCE, DEFAULT = "hmc", "default"
@@ -117,7 +180,7 @@ class DecompositionStudy:
             for method in ("mfvi", "marginal", "ncai")
         ]
         small = self._reference(scale, SMALL)
-        if small.get("draws_file"):
+        if small.get("committed"):
             cells.append(small)
             others += [one | {"hidden": SMALL} for one in others[:3]]
         for one in others:
@@ -144,7 +207,9 @@ class DecompositionStudy:
         """By the draws of this clone if it has any; the smallest scale samples."""
         size = SAMPLER_SIZES[scale.name]
         found = None if scale.name == "smoke" else committed_draws(hidden)
-        settings = {"draws_file": found, "kept": size.kept} if found else size._asdict()
+        settings: dict[str, Any] = size._asdict()
+        if found is not None:
+            settings = {"committed": digest_of_draws(found), "kept": size.kept}
         if hidden != HIDDEN:
             settings |= {"hidden": hidden}
         return Cell.of(self.name, method=REFERENCE, **settings)
