@@ -1,298 +1,389 @@
-"""Sample the posterior of Depeweg by NUTS and report how well the chains mixed.
+r"""Reference draws of the posterior on Depeweg by Hamiltonian Monte Carlo.
 
-    python -m benchmarks.references.hmc --kind marginal --draws 4000 --folder FOLDER
+    python -m benchmarks.references.hmc --hidden 10 --leapfrogs 1000 --sweeps 200 \
+        --folder FOLDER
+    python -m benchmarks.references.hmc --hidden 50 --folder FOLDER
 
-Settings of the paper's reference: s_w = 10, s_z = 1, s_eps = 0.1. Draws are kept in
-FOLDER as they are made: the same command goes on where it was stopped. A report on the
-draws so far goes into results/hmc/depeweg.json every few draws, and all draws go
-into FOLDER/depeweg_<kind>_draws.npz: for `--start`, and for `ncai study run
-decomposition` by the variable NCAI_HMC_DRAWS.
+The model of the study `decomposition`: s_w = 10, s_z = 1, s_eps = 0.1, with z
+integrated out; `--hidden` is the size of its only hidden layer. A transition is a move
+of the norms of each hidden node, a trajectory of random length, then Gibbs sweeps. Each
+leaves the posterior as it is.
+
+Draws are kept in FOLDER as they are made: the same command goes on where it was
+stopped. It ends when the chains have mixed, or after `--draws` draws of each. Then
+thinned draws go into OUT/depeweg.npz, and how well the chains mixed into
+OUT/depeweg.json. It needs a C compiler (`cc`).
 """
 
 import argparse
 import datetime
 import json
+import subprocess
 import time
-from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import blackjax
 import jax
 import jax.numpy as jnp
 import numpy as np
-from blackjax.adaptation.staged_adaptation import build_schedule
+from scipy.stats import spearmanr
 
-from ncai.datasets import make_dataset
-from ncai.inference.base import Training
-from ncai.inference.hmc import CHUNK_DRAWS, HMC, _keys
+from benchmarks.references.leaky import (
+    Frame,
+    LeakyDensity,
+    Moved,
+    rescale,
+    sweep,
+    trajectory,
+)
 from ncai.inference.nuts import (
     DrawInfo,
-    Target,
-    Tuned,
-    check_points,
-    draw_chunk,
-    finish_warmup,
     judge_mixing,
-    predictive_summary,
-    warm_start,
-    warmup_chunk,
+    posterior_of_weights,
+    summary_of_weights,
 )
-from ncai.inference.warm_start import initial_priors
-from ncai.model.bnn_lv import Model, Variance
-from ncai.model.networks import MLP, FlatNetwork
-from ncai.model.quadrature import latent_rule
+from ncai.inference.posterior import SamplerReport
 from ncai.runtime.atomic_write import replacing
-from ncai.training.driver import Driver
-from ncai.types import Data, Unknowns
+from ncai.study.experiments.decomposition import GRID_POINTS, HIGH, LOW, MEASURES
+from ncai.study.experiments.problems import (
+    digest_of_draws,
+    digest_of_problem,
+    predictive_at,
+    reference_problem,
+)
 
-REPORT_FILE = "depeweg.json"
-TUNING_DOUBLINGS = 6
-LONG_STEP_FACTOR = 0.6
+CHUNK = 25
+TRUE_RULE = (512, 5.0)  # of the density that is sampled: nodes of z, and their reach
+REACH = 4.25  # of the cheaper rule of the leapfrogs
+FINEST_RULE = (1_008, 6.0)  # to judge both
+ENOUGH_ESS, ENOUGH_RHAT = 1_000, 1.02  # with a margin
+SPREAD_OF_STARTS = 0.5
+FIRST_STEP, STEP_OF_FRAME = 1e-4, 1e-3
+ARGUMENTS = "hidden chains draws leapfrogs sweeps nodes acceptance seed kept".split()
 
 
-def parse():
+@dataclass
+class Chain:
+    """Where it is, and what it is tuned to."""
+
+    density: LeakyDensity
+    cheap: LeakyDensity
+    powers: tuple[int, ...]
+    leapfrogs: int
+    sweeps: int
+    weights: np.ndarray
+    log_step: float = float(np.log(FIRST_STEP))
+    frame: Frame | None = None
+
+    @classmethod
+    def start(cls, densities, powers, leapfrogs, sweeps, rng) -> "Chain":
+        """From small random weights; the densities are the true and the cheap one."""
+        weights = SPREAD_OF_STARTS * rng.standard_normal(densities[0].size)
+        true, cheap = densities
+        return cls(true, cheap, powers, leapfrogs, sweeps, weights)
+
+    def excess(self, position) -> float:
+        """How much higher the true log density is than the cheap one."""
+        weights = self.frame.to_weights(position) if self.frame else position
+        true, cheap = (
+            d.value_and_gradient(weights)[0] for d in (self.density, self.cheap)
+        )
+        return true - cheap
+
+    def move(self, rng, leapfrogs: int) -> tuple[Moved, int]:
+        """One transition of about this many leapfrogs, and how many there were."""
+        weights = rescale(rng, self.density, self.weights)
+        position = self.frame.to_position(weights) if self.frame else weights
+        count = max(1, int(leapfrogs * rng.uniform(0.5, 1.5)))
+        moved = trajectory(rng, self, position, count)
+        at = moved.position
+        self.weights = self.frame.to_weights(at) if self.frame else at
+        variances = self.density.noise_var, self.density.prior_var
+        rows = self.density.rows, self.density.targets
+        for _ in range(self.sweeps):
+            self.weights = sweep(rng, *rows, self.weights, variances)
+        return moved, count
+
+    def warm_up(self, rng, target_acceptance: float) -> None:
+        """Find the bulk of the posterior, then the frame and the step size.
+
+        Stages: short and longer trajectories of the weights; a frame from the last
+        draws; the same once more; the step size alone, whose later half is averaged.
+        """
+        short, full = self.leapfrogs // 4, self.leapfrogs
+        for count, leapfrogs, rate, to_frame in (
+            (100, 300, 0.1, False),
+            (30, 1000, 0.1, True),
+            (40, short, 0.1, False),
+            (40, full, 0.05, True),
+            (60, full, 0.03, False),
+        ):
+            draws, log_steps = [], []
+            for _ in range(count):
+                moved, _ = self.move(rng, leapfrogs)
+                self.log_step += rate * (moved.acceptance - target_acceptance)
+                draws.append(self.weights)
+                log_steps.append(self.log_step)
+            if to_frame:
+                self.log_step = max(self.log_step, float(np.log(STEP_OF_FRAME)))
+                self.set_frame(draws[-len(draws) // 2 :])
+        self.log_step = float(np.mean(log_steps[len(log_steps) // 2 :]))
+
+    def set_frame(self, draws) -> None:
+        """With the components that the function has on average over the draws."""
+        frame = Frame(self.cheap, self.powers)
+        values = np.mean([frame.components(w) for w in draws], axis=0)
+        self.frame = Frame(self.cheap, self.powers, values)
+
+    def draw(self, rng, count: int) -> dict[str, np.ndarray]:
+        """A chunk of draws, with what is known of each."""
+        found = {"weights": [], "acceptance": [], "divergent": [], "leapfrogs": []}
+        for _ in range(count):
+            moved, leapfrogs = self.move(rng, self.leapfrogs)
+            values = self.weights, moved.acceptance, moved.divergent, leapfrogs
+            for name, value in zip(found, values, strict=True):
+                found[name].append(value)
+        return {name: np.array(values) for name, values in found.items()}
+
+    def state(self) -> dict:
+        """All that the next draw depends on."""
+        values = self.frame.values if self.frame else np.zeros(0)
+        return {"weights": self.weights, "values": values, "log_step": self.log_step}
+
+    def restore(self, path: Path) -> None:
+        """Go on from what was kept."""
+        with np.load(path) as found:
+            self.weights, self.log_step = found["weights"], float(found["log_step"])
+            self.frame = Frame(self.cheap, self.powers, found["values"])
+
+
+def joined(chains, name) -> np.ndarray:
+    """[chains, draws, ...] of what was kept of each draw."""
+    return np.stack([np.concatenate([c[name] for c in one]) for one in chains])
+
+
+def mixing_of(problem, chains) -> SamplerReport:
+    """R-hat and effective sample size of all draws so far."""
+    parts = ("acceptance", "divergent", "leapfrogs")
+    known = {name: jnp.asarray(joined(chains, name)) for name in parts}
+    info = DrawInfo(**known, log_density=jnp.zeros(()))
+    found = judge_mixing(
+        summary_of_weights(problem.model, problem.data, joined(chains, "weights")), info
+    )
+    print(f"{seconds_of(chains):6.0f} s  {found}", flush=True)
+    return found
+
+
+def seconds_of(chains) -> float:
+    return sum(float(chunk["seconds"]) for one in chains for chunk in one)
+
+
+def write_report(options, problem, densities, chains) -> None:
+    """Thinned draws and a report on the whole run, beside each other."""
+    mixing = mixing_of(problem, chains)
+    weights = joined(chains, "weights")
+    count = min(options.kept, weights.shape[1])
+    places = np.linspace(0, weights.shape[1] - 1, count).round().astype(int)
+    kept = weights[:, places].astype(np.float32)
+    rows = problem.data.inputs[:, 0], problem.data.targets[:, 0]
+    finest = LeakyDensity(*rows, options.hidden, rule=FINEST_RULE)
+    values = [
+        np.array([d.value_and_gradient(w)[0] for w in kept.reshape(-1, finest.size)])
+        for d in (finest, *densities)
+    ]
+    name = options.hidden
+    draws = {
+        f"weights_{name}": kept,
+        f"log_density_{name}": values[0].reshape(kept.shape[:2]),
+        f"problem_{name}": np.array(digest_of_problem(problem)),
+    }
+    leapfrogs = int(joined(chains, "leapfrogs").sum())
+    report = {
+        "command": command_of(options),
+        "date": datetime.date.today().isoformat(),
+        "versions": versions(),
+        "sha256_of_draws": digest_of_draws(kept),
+        **{k: v for k, v in asdict(mixing).items() if k != "num_divergences"},
+        "mixed": mixing.mixed,
+        "divergences": mixing.num_divergences,
+        "draws_kept_of_each_chain": count,
+        "seconds_of_drawing": round(seconds_of(chains)),
+        "leapfrogs": leapfrogs,
+        "milliseconds_a_leapfrog": round(1e3 * seconds_of(chains) / leapfrogs, 4),
+        "worst_quantity": worst_quantity(problem, weights),
+        "quadrature_error": {
+            "of_the_density": quadrature_error(values[0], values[1]),
+            "of_the_leapfrogs": quadrature_error(values[0], values[2]),
+        },
+        "rank_correlation_of_epistemic_between_halves": halves(kept, problem),
+    }
+    store(options.out, draws, {str(name): report})
+
+
+def store(out: Path, draws: dict, report: dict) -> None:
+    """Beside those of the other problem."""
+    out.mkdir(parents=True, exist_ok=True)
+    path, beside = out / "depeweg.npz", out / "depeweg.json"
+    if path.exists():
+        with np.load(path) as found:
+            draws = dict(found) | draws
+        report = json.loads(beside.read_text()) | report
+    save(path, **draws)
+    with replacing(beside) as temporary:
+        temporary.write_text(json.dumps(report, indent=2) + "\n")
+
+
+def command_of(options) -> str:
+    shown = " ".join(f"--{name} {getattr(options, name)}" for name in ARGUMENTS)
+    powers = " ".join(map(str, options.powers))
+    return (
+        f"python -m benchmarks.references.hmc {shown} --powers {powers} --folder FOLDER"
+    )
+
+
+def versions() -> dict[str, str]:
+    compiler = subprocess.run(["cc", "--version"], capture_output=True, text=True)
+    packages = {m.__name__: m.__version__ for m in (np, jax, blackjax)}
+    return packages | {"cc": compiler.stdout.split("\n")[0]}
+
+
+def quadrature_error(fine, coarse) -> dict[str, float]:
+    """Of the log density, in nats; and what importance weights for it would leave."""
+    error = coarse - fine
+    weights = np.exp(-(error - error.max()))
+    return {
+        "mean": round(float(error.mean()), 4),
+        "standard_deviation": round(float(error.std()), 4),
+        "largest": round(float(np.abs(error).max()), 4),
+        "effective_share": round(
+            float(weights.sum() ** 2 / (weights**2).sum() / len(error)), 4
+        ),
+    }
+
+
+def worst_quantity(problem, weights) -> dict:
+    """The quantity of fewest effective draws: whether its chains differ, or drift."""
+    chains = jnp.asarray(
+        np.moveaxis(summary_of_weights(problem.model, problem.data, weights), 1, 0)
+    )
+    ess, rhat = np.asarray(blackjax.ess(chains)), np.asarray(blackjax.rhat(chains))
+    worst = int(np.argmin(ess))
+    values = np.asarray(chains[..., worst])
+    count, points = int(problem.data.inputs.shape[0]), len(ess) // 2
+    row = np.linspace(0, count - 1, points).astype(int)[worst % points]
+    alone = [float(blackjax.ess(one[None, :])) for one in values]
+    return {
+        "what": ("mean" if worst < points else "spread") + " of f over z",
+        "x": round(float(problem.data.inputs[row, 0]), 3),
+        "rhat": round(float(rhat[worst]), 4),
+        "means_of_chains": values.mean(axis=1).round(3).tolist(),
+        "standard_deviation": round(float(values.std()), 3),
+        "ess_of_each_chain_alone": [round(one) for one in alone],
+        "median_ess_of_all_quantities": round(float(np.median(ess))),
+    }
+
+
+def halves(kept, problem) -> dict[str, float]:
+    """Rank correlation over x of the epistemic parts of two halves of the chains."""
+    posterior = posterior_of_weights(problem.model, kept)
+    grid = np.linspace(LOW, HIGH, GRID_POINTS)[:, None]
+    number = posterior.num_components
+    parts = []
+    for chains in np.array_split(np.arange(number), 2):
+        shares = np.isin(np.arange(number), chains) / len(chains)
+        count = len(chains) * posterior.samples.weights.shape[1]
+        draws = replace(posterior, shares=shares).draw(jax.random.key(0), count)
+        predictive = predictive_at(problem.model.network, draws, grid)
+        parts.append({m: predictive.decompose(m).epistemic for m in MEASURES})
+    return {
+        m: round(float(np.asarray(spearmanr(parts[0][m], parts[1][m])[0])), 4)
+        for m in MEASURES
+    }
+
+
+def parse(arguments=None):
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--kind", choices=["joint", "marginal"], default="marginal")
-    parser.add_argument("--warmup", type=int, default=600)
-    parser.add_argument("--draws", type=int, default=4000)
+    parser.add_argument("--hidden", type=int, default=50)
     parser.add_argument("--chains", type=int, default=4)
-    parser.add_argument("--doublings", type=int, default=10)
-    parser.add_argument("--nodes", type=int, default=64)
+    parser.add_argument("--draws", type=int, default=4_000)
+    parser.add_argument("--leapfrogs", type=int, default=3_000)
+    parser.add_argument("--sweeps", type=int, default=20, help="by Gibbs, a draw")
+    parser.add_argument("--powers", type=int, nargs="+", default=(3, 2))
+    parser.add_argument("--nodes", type=int, default=192, help="of z, for leapfrogs")
     parser.add_argument("--acceptance", type=float, default=0.8)
     parser.add_argument("--seed", type=int, default=0)
+    parser.add_argument("--kept", type=int, default=128, help="draws of each chain")
     parser.add_argument("--folder", type=Path, required=True)
-    parser.add_argument("--start", type=Path, help="weights of an earlier run (.npz)")
     parser.add_argument("--out", type=Path, default=Path("results/hmc"))
-    parser.add_argument("--threads", type=int, default=2)
-    return parser.parse_args()
+    return parser.parse_args(arguments)
 
 
-def make_target(options) -> tuple[HMC, Target, Unknowns]:
-    rows = make_dataset("depeweg", seed=options.seed).train
-    data = Data(
-        jnp.asarray(rows.inputs, jnp.float32),
-        jnp.asarray(rows.targets, jnp.float32),
-        jnp.ones(len(rows.inputs)),
-    )
-    model = Model(
-        FlatNetwork(MLP((50,)), 1, 1, 1),
-        Variance(jnp.asarray(10.0)),
-        Variance(jnp.asarray(1.0)),
-        Variance(jnp.asarray([0.1])),
-    )
-    method = HMC(n_chains=options.chains).resolved("paper")
-    key = jax.random.key(options.seed)
-    if options.start:
-        weights = jnp.asarray(np.load(options.start)["weights"][:, -1])
-        position = Unknowns(
-            weights,
-            jnp.zeros((options.chains, len(rows.inputs), 1)),
-            jnp.zeros((options.chains, 0)),
-        )
-        priors = initial_priors(key, model)  # all are fixed
-    else:
-        position, priors = method._starts(key, model, data, Training(), Driver())
-    rule = None
-    if options.kind == "marginal":
-        rule = latent_rule(1, options.nodes)
-        position = position._replace(latents=position.latents[:, :0])
-    return method, Target(model, data, priors, rule), position
-
-
-def save(path, **arrays):
+def save(path: Path, **arrays) -> None:
     with replacing(path) as temporary, open(temporary, "wb") as file:
-        np.savez(file, **arrays)
+        np.savez_compressed(file, **arrays)
 
 
-def on_threads(pool, function, groups, *trees):
-    """Call the function for each group of chains in parallel, and join the results."""
-    parts = pool.map(
-        lambda chains: function(*jax.tree.map(lambda a: a[chains], trees)), groups
-    )
-    return list(parts)
+class Kept:
+    """A chain and its files: the state after the warm-up, then chunks of draws."""
 
+    def __init__(self, options, densities, number: int):
+        self.options, self.number = options, number
+        rng = np.random.default_rng([options.seed, number])
+        moves = options.powers, options.leapfrogs, options.sweeps
+        self.chain = Chain.start(densities, *moves, rng)
+        self.rng, self.folder = rng, options.folder
+        self.chunks: list[dict[str, np.ndarray]] = []
 
-def join(parts, axis=0):
-    return jax.tree.map(lambda *p: jnp.concatenate(p, axis=axis), *parts)
+    def path(self, name: str) -> Path:
+        return self.folder / f"nodes{self.options.hidden}-chain{self.number}-{name}.npz"
 
-
-def warm_up(options, target, position, pool, groups):
-    """Tuned step sizes and masses, and where the chains are: from a file if there."""
-    path = options.folder / f"{options.kind}-warm.npz"
-    if not path.exists():
-        key = jax.random.fold_in(jax.random.key(options.seed), 1)
-        schedule = jnp.asarray(build_schedule(options.warmup))
-        warm = warm_start(target, position, options.acceptance)
-        doublings = options.doublings
-        if options.start:
-            # The earlier draws give the masses, so only the step size is tuned, for
-            # which short trajectories are enough.
-            schedule, doublings = jnp.zeros_like(schedule), TUNING_DOUBLINGS
-            warm = with_masses(warm, np.load(options.start)["weights"])
-        started, first = time.time(), 0
-        partial = options.folder / f"{options.kind}-warming.npz"
-        if partial.exists():
-            found = dict(np.load(partial))
-            first = int(found.pop("next"))
-            leaves = [jnp.asarray(found[f"leaf{i}"]) for i in range(len(found))]
-            warm = jax.tree.unflatten(jax.tree.structure(warm), leaves)
-        for start in range(first, options.warmup, CHUNK_DRAWS):
-            keys = jnp.swapaxes(_keys(key, start, options.chains), 0, 1)
-            part = schedule[start : start + CHUNK_DRAWS]
-            parts = on_threads(
-                pool,
-                lambda w, k, part=part: warmup_chunk(
-                    target,
-                    w,
-                    jnp.swapaxes(k, 0, 1),
-                    part,
-                    options.acceptance,
-                    doublings,
-                ),
-                groups,
-                warm,
-                keys,
+    def warm_up(self) -> None:
+        path = self.path("warm")
+        if not path.exists():
+            begun = time.process_time()
+            self.chain.warm_up(self.rng, self.options.acceptance)
+            save(path, **self.chain.state())
+            step = np.exp(self.chain.log_step)
+            seconds = time.process_time() - begun
+            print(
+                f"chain {self.number} warm: step {step:.2e}, {seconds:.0f} s",
+                flush=True,
             )
-            warm = join([p[0] for p in parts])
-            info = join([p[1] for p in parts], axis=1)
-            tell("warm-up", start, info, started)
-            leaves = {f"leaf{i}": v for i, v in enumerate(jax.tree.leaves(warm))}
-            save(partial, next=start + CHUNK_DRAWS, **leaves)
-        state, tuned = finish_warmup(warm, options.acceptance)
-        if options.start:
-            # Long trajectories reach stiffer regions than the short ones did.
-            tuned = tuned._replace(step_size=LONG_STEP_FACTOR * tuned.step_size)
-        save(
-            path,
-            weights=state.position.weights,
-            latents=state.position.latents,
-            step_size=tuned.step_size,
-            inverse_mass=tuned.inverse_mass,
-        )
-    kept = np.load(path)
-    print("step sizes", kept["step_size"], flush=True)
-    return kept
+        self.chain.restore(path)
 
-
-def with_masses(warm, weights):
-    """Each chain's inverse masses from the variances of its earlier draws."""
-    state, adaptation = warm
-    num_draws = weights.shape[1]
-    shrink = num_draws / (num_draws + 5)  # Stan's, towards 0.001
-    variances = jnp.asarray(
-        shrink * weights.var(axis=1) + (1 - shrink) * 1e-3, jnp.float32
-    )
-    mass = adaptation.mass._replace(inverse_mass_matrix=variances)
-    return state, adaptation._replace(mass=mass, inverse_mass=variances)
-
-
-def tell(stage, start, info: DrawInfo, started):
-    print(
-        f"{time.time() - started:7.0f} s  {stage} {start + CHUNK_DRAWS}  "
-        f"{float(info.log_density.mean()):.1f}  acceptance "
-        f"{float(info.acceptance.mean()):.2f}  leapfrogs "
-        f"{float(info.leapfrogs.mean()):.0f}  divergent {int(info.divergent.sum())}",
-        flush=True,
-    )
+    def next_chunk(self) -> None:
+        """From its file, or drawn from the end of the one before."""
+        number = len(self.chunks)
+        path = self.path(f"{number:04d}")
+        if not path.exists():
+            rng = np.random.default_rng([self.options.seed, self.number, 1 + number])
+            begun = time.process_time()
+            chunk = self.chain.draw(rng, CHUNK)
+            save(path, **chunk, seconds=time.process_time() - begun)
+        with np.load(path) as found:
+            self.chunks.append(dict(found))
+        self.chain.weights = self.chunks[-1]["weights"][-1]
 
 
 def main() -> None:
     options = parse()
     options.folder.mkdir(parents=True, exist_ok=True)
-    _, target, position = make_target(options)
-    pool = ThreadPoolExecutor(options.threads)
-    groups = np.arange(options.chains)[:, None]  # one chain each, so that none waits
-    kept = warm_up(options, target, position, pool, groups)
-    tuned = Tuned(jnp.asarray(kept["step_size"]), jnp.asarray(kept["inverse_mass"]))
-    inputs, nodes = check_points(target)
-    chunks = []
-    key = jax.random.fold_in(jax.random.key(options.seed), 2)
-    last = Unknowns(
-        jnp.asarray(kept["weights"]),
-        jnp.asarray(kept["latents"]),
-        position.log_noise_var,
-    )
-    init = jax.jit(jax.vmap(lambda p: blackjax.nuts.init(p, target.log_density)))
-    started = time.time()
-    for start in range(0, options.draws, CHUNK_DRAWS):
-        path = options.folder / f"{options.kind}-{start:06d}.npz"
-        if not path.exists():
-            keys = jnp.swapaxes(_keys(key, start, options.chains), 0, 1)
-            begun = time.time()
-            parts = on_threads(
-                pool,
-                lambda p, t, k: draw_chunk(
-                    target, init(p), t, jnp.swapaxes(k, 0, 1), options.doublings
-                ),
-                groups,
-                last,
-                tuned,
-                keys,
-            )
-            draws = join([p[1] for p in parts], axis=1)
-            info = join([p[2] for p in parts], axis=1)
-            save(
-                path,
-                weights=draws.weights,
-                latents=draws.latents[-1],
-                summary=predictive_summary(target, draws, inputs, nodes),
-                seconds=time.time() - begun,
-                **info._asdict(),
-            )
-            tell("draws", start, info, started)
-        chunk = dict(np.load(path))
-        chunks.append(chunk)
-        last = last._replace(
-            weights=jnp.asarray(chunk["weights"][-1]),
-            latents=jnp.asarray(chunk["latents"]),
-        )
-        if (
-            len(chunks) % 4 == 0
-            and not (
-                options.folder / f"{options.kind}-{start + CHUNK_DRAWS:06d}.npz"
-            ).exists()
-        ):
-            report(options, chunks)
-
-
-def report(options, chunks):
-    """Mixing so far."""
-    summary = np.concatenate([c["summary"] for c in chunks])
-    info = DrawInfo(
-        *(jnp.concatenate([c[name] for c in chunks]) for name in DrawInfo._fields)
-    )
-    found = judge_mixing(summary, info)
-    print(found, flush=True)
-    result = {
-        "command": f"python -m benchmarks.references.hmc --kind {options.kind} "
-        f"--warmup {options.warmup} --draws {options.draws} --chains {options.chains} "
-        f"--doublings {options.doublings} --nodes {options.nodes} --seed "
-        f"{options.seed} --folder FOLDER",
-        "date": datetime.date.today().isoformat(),
-        "versions": {"jax": jax.__version__, "blackjax": blackjax.__version__},
-        "seconds_of_drawing": round(sum(float(c["seconds"]) for c in chunks)),
-        "max_rhat": found.max_rhat,
-        "min_ess": found.min_ess,
-        "mixed": found.mixed,
-        "divergences": found.num_divergences,
-        "acceptance_rate": found.acceptance_rate,
-        "mean_leapfrogs": found.mean_leapfrogs,
-        "chains": found.num_chains,
-        "draws": found.num_draws,
-    }
-    weights = np.concatenate([c["weights"] for c in chunks])
-    path = options.folder / f"depeweg_{options.kind}_draws.npz"
-    save(path, weights=np.swapaxes(weights, 0, 1))
-    options.out.mkdir(parents=True, exist_ok=True)
-    record(options.out / REPORT_FILE, options.kind, result)
-
-
-def record(path: Path, kind: str, result: dict) -> None:
-    """Put the report on one sampler into the file of all of them."""
-    reports = json.loads(path.read_text()) if path.exists() else {}
-    with replacing(path) as temporary:
-        text = json.dumps(reports | {kind: result}, indent=2)
-        Path(temporary).write_text(text + "\n")
+    problem = reference_problem(options.hidden)
+    rows = problem.data.inputs[:, 0], problem.data.targets[:, 0]
+    rules = TRUE_RULE, (options.nodes, REACH)
+    densities = [LeakyDensity(*rows, options.hidden, rule=rule) for rule in rules]
+    chains = [Kept(options, densities, i) for i in range(options.chains)]
+    for chain in chains:
+        chain.warm_up()
+    for number in range(1, 1 + options.draws // CHUNK):
+        for chain in chains:
+            chain.next_chunk()
+        if number % 4 == 0 and not chains[0].path(f"{number:04d}").exists():
+            mixing = mixing_of(problem, [c.chunks for c in chains])
+            if mixing.min_ess > ENOUGH_ESS and mixing.max_rhat < ENOUGH_RHAT:
+                break
+    write_report(options, problem, densities, [c.chunks for c in chains])
 
 
 if __name__ == "__main__":

@@ -15,7 +15,8 @@ from blackjax.adaptation.staged_adaptation import build_schedule
 from blackjax.adaptation.step_size import dual_averaging_adaptation
 from jaxtyping import Array, Float
 
-from ncai.inference.posterior import SamplerReport
+from ncai.inference.posterior import SamplePosterior, SamplerReport
+from ncai.inference.warm_start import initial_priors
 from ncai.model.bnn_lv import Model, PriorState, point_noise
 from ncai.model.log_joint import gaussian_log_prior, log_joint, log_joint_terms
 from ncai.model.quadrature import LatentRule, even_latents, marginal_log_likelihood
@@ -257,3 +258,35 @@ def judge_mixing(summary: np.ndarray, info: DrawInfo) -> SamplerReport:
         num_chains=summary.shape[1],
         mean_leapfrogs=float(info.leapfrogs.mean()),
     )
+
+
+def summary_of_weights(model: Model, data: Data, weights) -> np.ndarray:
+    """The predictive summary of draws [chains, draws, W]; variances are fixed."""
+    target = Target(model, data, initial_priors(jax.random.key(0), model), None)
+    by_draw = jnp.asarray(np.swapaxes(weights, 0, 1), jnp.float32)
+    nothing = jnp.zeros((*by_draw.shape[:2], 0))
+    positions = Unknowns(by_draw, nothing[..., None], nothing)
+    return np.asarray(predictive_summary(target, positions, *check_points(target)))
+
+
+def judge_weights(model: Model, data: Data, weights) -> SamplerReport:
+    """How well chains mixed of which nothing but the draws of W is known."""
+    nothing = jnp.zeros((weights.shape[1], weights.shape[0]))
+    info = DrawInfo(nothing, nothing, nothing, nothing)
+    return judge_mixing(summary_of_weights(model, data, weights), info)
+
+
+def posterior_of_weights(model: Model, weights) -> SamplePosterior:
+    """Of draws [chains, draws, W] that an earlier run kept; variances are fixed."""
+    num_weights = model.network.num_weights
+    if weights.ndim != 3 or weights.shape[2] != num_weights:
+        raise ValueError(
+            f"the draws are weights of shape {list(weights.shape)}; it must be "
+            f"[chains, draws, {num_weights}]."
+        )
+    chains, draws, _ = weights.shape
+    nothing = jnp.zeros((chains, draws, 0))
+    samples = Unknowns(jnp.asarray(weights, jnp.float32), nothing[..., None], nothing)
+    priors = initial_priors(jax.random.key(0), model)
+    priors = jax.tree.map(lambda a: jnp.broadcast_to(a, (chains, *a.shape)), priors)
+    return SamplePosterior(model, samples, priors, np.full(chains, 1 / chains))

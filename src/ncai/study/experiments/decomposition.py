@@ -1,14 +1,15 @@
 """`decomposition`: total, aleatoric and epistemic uncertainty over x on Depeweg.
 
-The study compares MFVI, NCAI and `marginal` with HMC as the gold standard (paper,
-fig:decomp). Each is fitted with the model of HMC (s_w = 10, s_z = 1, s_eps = 0.1), so
-that all approximate the same posterior, and again with empirical Bayes for s_w, as in
-the benchmark. The default of the estimator is fitted too, with its own network, prior
-and mixture of restarts. The draws of HMC come from a file of an earlier run, or are
-sampled.
+By MFVI, NCAI and `marginal`, beside HMC as the gold standard (paper, fig:decomp). All
+have HMC's model (s_w = 10, s_z = 1, s_eps = 0.1), so that all approximate the same
+posterior; they come again with the benchmark's empirical Bayes for s_w. The
+estimator's default is there too, with its own network, prior and mixture of restarts.
+HMC's draws are those in results/hmc of a clone (benchmarks/references/hmc.py), or come
+from a file that the variable NCAI_HMC_DRAWS names, or are sampled. Where a clone has
+draws for a network of 10 nodes, the methods are compared with them as well.
 """
 
-import hashlib
+import json
 import os
 import warnings
 from dataclasses import dataclass
@@ -21,24 +22,13 @@ import numpy as np
 import pandas as pd
 from scipy.stats import spearmanr
 
+from ncai.datasets.synthetic import Part
 from ncai.estimators.bnn_lv import BNNLVRegressor
 from ncai.fitting.holdout import to_data
 from ncai.inference.base import Training
 from ncai.inference.hmc import HMCMarginal
-from ncai.inference.nuts import (
-    DrawInfo,
-    Target,
-    check_points,
-    judge_mixing,
-    predictive_summary,
-)
-from ncai.inference.posterior import (
-    GaussianPosterior,
-    Posterior,
-    SamplePosterior,
-    SamplerReport,
-)
-from ncai.inference.warm_start import initial_priors
+from ncai.inference.nuts import judge_weights, posterior_of_weights
+from ncai.inference.posterior import GaussianPosterior
 from ncai.model.bnn_lv import Model, Variance
 from ncai.predictive.decomposition import PARTS
 from ncai.predictive.distribution import PredictiveDistribution
@@ -52,19 +42,18 @@ from ncai.study.experiments.fits import (
     tighter_method,
 )
 from ncai.study.experiments.problems import (
+    COMMITTED,
     WEIGHT_DRAWS,
     KnownProblem,
     Point,
-    known_problem,
+    committed_draws,
+    digest_of_draws,
     oracle_entropy,
     predictive_at,
+    reference_problem,
 )
 from ncai.study.output.tables import Table
-from ncai.types import Unknowns, WeightDraws
-
-# The environment variable that names a file with `weights` [chains, draws, weights],
-# for the same data and model.
-DRAWS_FILE = "NCAI_HMC_DRAWS"
+from ncai.types import WeightDraws
 
 
 class SamplerSize(NamedTuple):
@@ -85,63 +74,49 @@ SAMPLER_SIZES = {
 }
 
 
+# Names a file with `weights` [chains, draws, weights], of the same data and model.
+DRAWS_FILE = "NCAI_HMC_DRAWS"
+MIXING = ("max_rhat", "min_ess", "mixed", "num_chains", "num_draws")
+
+
 def reference_draws(cell: Cell, known: KnownProblem) -> tuple[WeightDraws, dict]:
-    """Return draws of W, their source, and how well their chains mixed."""
-    path = os.environ.get(DRAWS_FILE)
+    """Draws of W, and where they come from with how well their chains mixed.
+
+    From the file that the variable names, else those of this clone if the cell says so,
+    else sampled here.
+    """
+    path, whole_run = os.environ.get(DRAWS_FILE), {}
+    if not path and not cell.get("committed"):
+        posterior, report = _sampled(cell, known)
+        row = {name: getattr(report, name) for name in MIXING}
+        return _kept(posterior, cell, row | {"source": "sampled here"})
     if path:
-        posterior, report, source = posterior_from_file(Path(path), known)
+        weights, name = _from_file(Path(path)), Path(path).name
     else:
-        posterior, report, source = _sampled(cell, known)
-    row = {
-        "source": source,
-        "max_rhat": report.max_rhat,
-        "min_ess": report.min_ess,
-        "mixed": report.mixed,
-        "num_chains": report.num_chains,
-        "num_draws": report.num_draws,
-    }
+        hidden = cell.get("hidden", HIDDEN)
+        weights, name = committed_draws(hidden, known), COMMITTED.name
+        assert weights is not None
+        reports = json.loads(COMMITTED.with_suffix(".json").read_text())
+        whole_run = {key: reports[str(hidden)][key] for key in MIXING}
+    posterior = posterior_of_weights(known.model, weights)
+    report = judge_weights(known.model, known.data, weights)
+    row = {name: getattr(report, name) for name in MIXING} | whole_run
+    source = f"{name} (sha256 {digest_of_draws(weights)})"
+    return _kept(posterior, cell, row | {"source": source})
+
+
+def _kept(posterior, cell: Cell, row: dict) -> tuple[WeightDraws, dict]:
     return posterior.draw(jax.random.key(0), cell["kept"]), row
 
 
-def posterior_from_file(
-    path: Path, known: KnownProblem
-) -> tuple[Posterior, SamplerReport, str]:
-    """Return the draws of an earlier run, how well they mixed, and their label."""
-    network = known.model.network
+def _from_file(path: Path) -> np.ndarray:
     if not path.is_file():
         raise FileNotFoundError(f"{DRAWS_FILE}={path} names no file.")
     with np.load(path, allow_pickle=False) as found:
-        weights: Any = found["weights"] if "weights" in found else np.zeros(0)
-    if weights.ndim != 3 or weights.shape[2] != network.num_weights:
-        raise ValueError(
-            f"{path} holds weights of shape {list(weights.shape)}; it must be "
-            f"[chains, draws, {network.num_weights}]."
-        )
-    chains, draws, _ = weights.shape
-    samples = Unknowns(
-        jnp.asarray(weights, jnp.float32),
-        jnp.zeros((chains, draws, 0, network.latent_dim)),
-        jnp.zeros((chains, draws, 0)),
-    )
-    priors = initial_priors(jax.random.key(0), known.model)
-    target = Target(known.model, known.data, priors, None)
-    inputs, nodes = check_points(target)
-    by_draw = jax.tree.map(lambda a: jnp.swapaxes(a, 0, 1), samples)
-    summary = np.asarray(predictive_summary(target, by_draw, inputs, nodes))
-    # The file contains only the draws, not the sampler's information on each.
-    nothing = jnp.zeros((draws, chains))
-    report = judge_mixing(summary, DrawInfo(nothing, nothing, nothing, nothing))
-    posterior = SamplePosterior(
-        known.model,
-        samples,
-        jax.tree.map(lambda a: jnp.broadcast_to(a, (chains, *a.shape)), priors),
-        np.full(chains, 1 / chains),
-    )
-    digest = hashlib.sha256(path.read_bytes()).hexdigest()[:12]
-    return posterior, report, f"{path.name} (sha256 {digest})"
+        return found["weights"] if "weights" in found else np.zeros(0)
 
 
-def _sampled(cell: Cell, known: KnownProblem) -> tuple[Posterior, SamplerReport, str]:
+def _sampled(cell: Cell, known: KnownProblem):
     method = HMCMarginal(
         n_chains=cell["chains"],
         n_warmup=cell["warmup"],
@@ -154,10 +129,12 @@ def _sampled(cell: Cell, known: KnownProblem) -> tuple[Posterior, SamplerReport,
         warnings.simplefilter("ignore", UserWarning)  # the table shows it
         fit = method.fit(jax.random.key(cell.seed), known.model, known.data, training)
     assert fit.sampler is not None
-    return fit.posterior, fit.sampler, "sampled here"
+    return fit.posterior, fit.sampler
 
 
-DATASET, DRAW = "depeweg", 0
+DATASET = "depeweg"
+# The paper's network, and a small one of which HMC's draws are cheap to check.
+HIDDEN, SMALL = 50, 10
 REFERENCE, DEFAULT = "hmc", "default"
 OWN_PRIORS = ("own", "own_2", "own_3")  # the default, fitted with three seeds
 LOW, HIGH, GRID_POINTS = -5.5, 5.5, 111
@@ -189,10 +166,7 @@ class DecompositionStudy:
     def cells(self, scale: Scale, store: Store) -> list[Cell]:
         """NCAI's selection in the benchmark, HMC, then each method with each prior."""
         select = FITS.select_cell(scale, DATASET, "ncai")
-        cells = [
-            select,
-            Cell.of(self.name, method=REFERENCE, **SAMPLER_SIZES[scale.name]._asdict()),
-        ]
+        cells = [select, self._reference(scale)]
         sizes = {
             "restarts": scale.restarts,
             "max_steps": scale.max_steps,
@@ -200,22 +174,21 @@ class DecompositionStudy:
             "weight_draws": 32 if scale.name == "smoke" else WEIGHT_DRAWS,
         }
         chosen = store.load_row(select)
-        for prior in ("shared", "empirical"):
-            for method in ("mfvi", "marginal"):
-                cells.append(
-                    Cell.of(self.name, method=method, weight_prior=prior, **sizes)
-                )
-            if chosen is not None:
+        others: list[dict] = [
+            {"method": method, "weight_prior": prior}
+            for prior in ("shared", "empirical")
+            for method in ("mfvi", "marginal", "ncai")
+        ]
+        small = self._reference(scale, SMALL)
+        if small.get("committed"):
+            cells.append(small)
+            others += [one | {"hidden": SMALL} for one in others[:3]]
+        for one in others:
+            if one["method"] != "ncai":
+                cells.append(Cell.of(self.name, **one, **sizes))
+            elif chosen is not None:
                 point = tuple(chosen["chosen"])
-                cells.append(
-                    Cell.of(
-                        self.name,
-                        method="ncai",
-                        weight_prior=prior,
-                        point=point,
-                        **sizes,
-                    )
-                )
+                cells.append(Cell.of(self.name, **one, point=point, **sizes))
         ours = BNNLVRegressor().resolved_settings()
         whole = scale.name == "paper"
         cells += [
@@ -230,9 +203,20 @@ class DecompositionStudy:
         ]
         return cells
 
+    def _reference(self, scale: Scale, hidden: int = HIDDEN) -> Cell:
+        """By the draws of this clone if it has any; the smallest scale samples."""
+        size = SAMPLER_SIZES[scale.name]
+        found = None if scale.name == "smoke" else committed_draws(hidden)
+        settings: dict[str, Any] = size._asdict()
+        if found is not None:
+            settings = {"committed": digest_of_draws(found), "kept": size.kept}
+        if hidden != HIDDEN:
+            settings |= {"hidden": hidden}
+        return Cell.of(self.name, method=REFERENCE, **settings)
+
     def run(self, cell: Cell) -> Outcome:
-        """Compute the parts of the uncertainty over a grid of x, by each measure."""
-        known = known_problem(DATASET, DRAW)
+        """Uncertainties over a grid of x, by each measure."""
+        known = reference_problem(cell.get("hidden", HIDDEN))
         grid = np.linspace(LOW, HIGH, GRID_POINTS)[:, None]
         if cell["method"] == DEFAULT:
             predictive, row = _default(cell, known, grid)
@@ -240,7 +224,7 @@ class DecompositionStudy:
             draw = reference_draws if cell["method"] == REFERENCE else _approximation
             draws, row = draw(cell, known)
             predictive = predictive_at(known.model.network, draws, grid)
-        train = known.drawn.train
+        train = _rows(known)
         arrays = {
             "grid": grid[:, 0],
             "inputs": train.inputs[:, 0],
@@ -252,6 +236,12 @@ class DecompositionStudy:
             for part in PARTS:
                 arrays[f"{measure}_{part}"] = getattr(parts, part)
         return Outcome(row, {k: np.asarray(a, np.float32) for k, a in arrays.items()})
+
+
+def _rows(known: KnownProblem) -> Part:
+    """The training rows, of which the small problem has only the first."""
+    train, count = known.drawn.train, len(known.data.inputs)
+    return Part(train.inputs[:count], train.targets[:count], None)
 
 
 def _default(
@@ -288,7 +278,7 @@ def _approximation(cell: Cell, known: KnownProblem) -> tuple[WeightDraws, dict]:
             model.latent_variance,
             model.noise_variance,
         )
-    data = to_data(rows_of(known.drawn.train))
+    data = to_data(rows_of(_rows(known)))
     fit = method.fit(jax.random.key(cell.seed), model, data, training)
     posterior = fit.posterior
     assert isinstance(posterior, GaussianPosterior)
@@ -313,11 +303,13 @@ class Found(NamedTuple):
     others: dict[tuple[str, str], Outcome]
 
 
-def load_outcomes(scale: Scale, store: Store) -> Found:
-    """Load the outcomes from the store."""
+def load_outcomes(scale: Scale, store: Store, hidden: int = HIDDEN) -> Found:
+    """From the store, for the network of this size."""
     reference, others = None, {}
     for cell in DECOMPOSITION.cells(scale, store):
-        outcome = store.load(cell) if cell.study == DECOMPOSITION.name else None
+        wanted = cell.study == DECOMPOSITION.name
+        wanted = wanted and cell.get("hidden", HIDDEN) == hidden
+        outcome = store.load(cell) if wanted else None
         if outcome is None or not set(NEEDED) <= set(outcome.arrays):
             continue  # missing, or computed by a version with other measures
         if cell["method"] == REFERENCE:
@@ -327,13 +319,13 @@ def load_outcomes(scale: Scale, store: Store) -> Found:
     return Found(reference, others)
 
 
-def distances(scale: Scale, store: Store) -> pd.DataFrame:
+def distances(scale: Scale, store: Store, hidden: int = HIDDEN) -> pd.DataFrame:
     """A line for each method and prior; empty without the reference.
 
     Mean absolute difference over the grid of x of each part, and the rank correlation
     of the epistemic part. Variances are compared as standard deviations.
     """
-    reference, others = load_outcomes(scale, store)
+    reference, others = load_outcomes(scale, store, hidden)
     if reference is None:
         return pd.DataFrame()
     lines = []
@@ -359,9 +351,13 @@ def _comparable(measure: str, values: np.ndarray) -> np.ndarray:
 
 
 def tables(scale: Scale, store: Store) -> list[Table]:
-    """Return a table each for entropy (the paper's measure), variance and CRPS."""
-    found = distances(scale, store)
-    reference = load_outcomes(scale, store).reference
+    """One for entropy, the paper's measure, one for variance and one for CRPS."""
+    return [t for size in (HIDDEN, SMALL) for t in _tables(scale, store, size)]
+
+
+def _tables(scale: Scale, store: Store, hidden: int) -> list[Table]:
+    found = distances(scale, store, hidden)
+    reference = load_outcomes(scale, store, hidden).reference
     if reference is None or found.empty:
         return []
     row = reference.row
@@ -395,5 +391,8 @@ def tables(scale: Scale, store: Store) -> list[Table]:
             for line in found.to_dict("records")
         )
         title = f"Distance of each decomposition from HMC's ({units[measure]})"
-        out.append(Table(f"decomposition_{measure}", title, columns, rows, note))
+        name = f"decomposition_{measure}"
+        if hidden != HIDDEN:
+            title, name = f"{title}, {hidden} hidden nodes", f"{name}_{hidden}"
+        out.append(Table(name, title, columns, rows, note))
     return out

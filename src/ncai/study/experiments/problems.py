@@ -6,9 +6,11 @@ and eps_y (docs/paper/paper_to_code.md).
 """
 
 import functools
+import hashlib
 import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import NamedTuple
 
 import jax
@@ -28,6 +30,7 @@ from ncai.inference.latents import (
 )
 from ncai.inference.posterior import GaussianPosterior
 from ncai.model.bnn_lv import Model, Variance
+from ncai.model.networks import MLP, FlatNetwork
 from ncai.predictive.distribution import PredictiveDistribution
 from ncai.predictive.target_map import TargetMap
 from ncai.stats.knn import mutual_information
@@ -198,6 +201,60 @@ def known_problem(dataset: str, draw: int) -> KnownProblem:
         jnp.zeros(0, jnp.float32),
     )
     return KnownProblem(drawn, data, model, truth)
+
+
+# Rows of the small problem: with all of them its few nodes are locked in narrow modes.
+FEW_ROWS = {10: 50}
+
+
+def reference_problem(hidden: int) -> KnownProblem:
+    """Depeweg with the paper's s_w, s_z and s_eps and a hidden layer of this size.
+
+    A network of 10 nodes has the first 50 rows. The truth belongs to the network that
+    made the rows, whatever the size is.
+    """
+    known = known_problem("depeweg", 0)
+    model = known.model
+    rows = FEW_ROWS.get(hidden, len(known.data.inputs))
+    data = jax.tree.map(lambda a: a[:rows], known.data)
+    network = FlatNetwork(MLP((hidden,)), 1, 1, 1)
+    priors = model.weight_variance, model.latent_variance, model.noise_variance
+    return known._replace(data=data, model=Model(network, *priors))
+
+
+def digest_of_problem(known: KnownProblem) -> str:
+    """Of the rows, the size of the network and the three variances."""
+    model = known.model
+    variances = model.weight_variance, model.latent_variance, model.noise_variance
+    arrays = [known.data.inputs, known.data.targets, *(v.value for v in variances)]
+    text = b"".join(np.asarray(a, np.float32).tobytes() for a in arrays)
+    size = str(model.network.num_weights).encode()
+    return hashlib.sha256(text + size).hexdigest()[:12]
+
+
+# In a clone: draws, and the reports of their runs, by benchmarks/references/hmc.py. The
+# wheel has none, and samples.
+COMMITTED = Path(__file__).resolve().parents[4] / "results" / "hmc" / "depeweg.npz"
+
+
+def digest_of_draws(weights: np.ndarray) -> str:
+    """Of [chains, draws, weights]."""
+    text = np.ascontiguousarray(weights, np.float32).tobytes()
+    return hashlib.sha256(text).hexdigest()[:12]
+
+
+def committed_draws(
+    hidden: int, known: KnownProblem | None = None
+) -> np.ndarray | None:
+    """The draws of this clone for a hidden layer of this size, if it has any."""
+    if not COMMITTED.is_file():
+        return None
+    with np.load(COMMITTED, allow_pickle=False) as found:
+        if f"weights_{hidden}" not in found:
+            return None
+        if known and str(found[f"problem_{hidden}"]) != digest_of_problem(known):
+            raise ValueError(f"{COMMITTED} holds draws for other rows or variances.")
+        return found[f"weights_{hidden}"]
 
 
 def cells_of(study: str, scale: Scale, *more: dict) -> list[Cell]:
