@@ -58,7 +58,7 @@ def library():
     return found
 
 
-def aligned(values, kind=np.float32) -> np.ndarray:
+def aligned(values, kind: type = np.float32) -> np.ndarray:
     """A flat copy at an address that vector instructions can read."""
     values = np.asarray(values, kind).ravel()
     room = np.empty(values.nbytes + ALIGNMENT, np.uint8)
