@@ -211,7 +211,9 @@ def write_report(options, problem, densities, chains) -> None:
         "draws_kept_of_each_chain": count,
         "seconds_of_drawing": round(seconds_of(chains)),
         "leapfrogs": leapfrogs,
-        "milliseconds_a_leapfrog": round(1e3 * seconds_of(chains) / leapfrogs, 4),
+        "milliseconds_a_leapfrog_sweeps_included": round(
+            1e3 * seconds_of(chains) / leapfrogs, 4
+        ),
         "worst_quantity": worst_quantity(problem, weights),
         "quadrature_error": {
             "of_the_density": quadrature_error(values[0], values[1]),
