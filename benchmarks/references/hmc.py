@@ -11,7 +11,7 @@ leaves the posterior as it is.
 
 Draws are kept in FOLDER as they are made: the same command goes on where it was
 stopped. It ends when the chains have mixed, or after `--draws` draws of each. Then
-thinned draws go into OUT/depeweg.npz, and how well the chains mixed into
+thinned draws go into OUT/depeweg.zip, and how well the chains mixed into
 OUT/depeweg.json. It needs a C compiler (`cc`).
 """
 
@@ -80,8 +80,8 @@ class Chain:
     def start(cls, densities, powers, leapfrogs, sweeps, rng) -> "Chain":
         """From small random weights; the densities are the true and the cheap one."""
         weights = SPREAD_OF_STARTS * rng.standard_normal(densities[0].size)
-        true, cheap = densities
-        return cls(true, cheap, powers, leapfrogs, sweeps, weights)
+        density, cheap = densities
+        return cls(density, cheap, powers, leapfrogs, sweeps, weights)
 
     def excess(self, position) -> float:
         """How much higher the true log density is than the cheap one."""
@@ -165,9 +165,10 @@ def joined(chains, name) -> np.ndarray:
 
 def mixing_of(problem, chains) -> SamplerReport:
     """R-hat and effective sample size of all draws so far."""
-    parts = ("acceptance", "divergent", "leapfrogs")
-    known = {name: jnp.asarray(joined(chains, name)) for name in parts}
-    info = DrawInfo(**known, log_density=jnp.zeros(()))
+    acceptance, divergent, leapfrogs = (
+        jnp.asarray(joined(chains, n)) for n in ("acceptance", "divergent", "leapfrogs")
+    )
+    info = DrawInfo(acceptance, divergent, leapfrogs, jnp.zeros(()))
     found = judge_mixing(
         summary_of_weights(problem.model, problem.data, joined(chains, "weights")), info
     )
@@ -210,7 +211,9 @@ def write_report(options, problem, densities, chains) -> None:
         "draws_kept_of_each_chain": count,
         "seconds_of_drawing": round(seconds_of(chains)),
         "leapfrogs": leapfrogs,
-        "milliseconds_a_leapfrog": round(1e3 * seconds_of(chains) / leapfrogs, 4),
+        "milliseconds_a_leapfrog_sweeps_included": round(
+            1e3 * seconds_of(chains) / leapfrogs, 4
+        ),
         "worst_quantity": worst_quantity(problem, weights),
         "quadrature_error": {
             "of_the_density": quadrature_error(values[0], values[1]),
@@ -224,7 +227,7 @@ def write_report(options, problem, densities, chains) -> None:
 def store(out: Path, draws: dict, report: dict) -> None:
     """Beside those of the other problem."""
     out.mkdir(parents=True, exist_ok=True)
-    path, beside = out / "depeweg.npz", out / "depeweg.json"
+    path, beside = out / "depeweg.zip", out / "depeweg.json"
     if path.exists():
         with np.load(path) as found:
             draws = dict(found) | draws

@@ -1061,7 +1061,7 @@ def test_the_report_is_of_the_committed_draws(committed):
     cell = Cell.of("decomposition", kept=64, committed="yes", hidden=hidden)
     draws, row = reference_draws(cell, problem)
     assert draws.weights.shape == (64, 4 * hidden + 1)
-    assert row["source"] == f"depeweg.npz (sha256 {digest_of_draws(weights)})"
+    assert row["source"] == f"depeweg.zip (sha256 {digest_of_draws(weights)})"
     assert row["max_rhat"] == report["max_rhat"]
     assert row["num_draws"] == report["num_draws"]
 

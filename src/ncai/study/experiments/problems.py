@@ -234,7 +234,7 @@ def digest_of_problem(known: KnownProblem) -> str:
 
 # In a clone: draws, and the reports of their runs, by benchmarks/references/hmc.py. The
 # wheel has none, and samples.
-COMMITTED = Path(__file__).resolve().parents[4] / "results" / "hmc" / "depeweg.npz"
+COMMITTED = Path(__file__).resolve().parents[4] / "results" / "hmc" / "depeweg.zip"
 
 
 def digest_of_draws(weights: np.ndarray) -> str:
