@@ -197,6 +197,12 @@ def model():
     return TableModel.load(OLD_FILE)
 
 
+@pytest.mark.usefixtures("any_types")
+def test_an_array_is_no_table(model):
+    with pytest.raises(TableError, match=r"ndarray.*DataFrame"):
+        model.predict_dist(np.ones((2, 6)))
+
+
 def test_a_file_of_version_0_1_predicts_as_it_did(model):
     # Up to the random error of the draws of W, which 0.1 chose in another way.
     np.testing.assert_allclose(model.predict(ROWS), OLD_MEANS, rtol=3e-3)

@@ -28,8 +28,9 @@ Decompose = Annotated[
     typer.Option(
         "--decompose",
         help="Add the columns total, aleatoric and epistemic: the uncertainty and its "
-        "two parts, in the units of y (CRPS). Also add split_error, the largest Monte "
-        "Carlo standard error of these, and unstable: whether it exceeds 5 % of total.",
+        "two parts, in the units of y (CRPS; for a rounded y they refer to y before "
+        "rounding). Also add split_error, the largest Monte Carlo standard error of "
+        "these, and unstable: whether it exceeds 5 % of total.",
     ),
 ]
 Samples = Annotated[

@@ -102,6 +102,11 @@ class TableModel:
             table: the rows as the user has them.
             source: the file of the rows, for error messages.
         """
+        if not isinstance(table, pd.DataFrame):
+            raise TableError(
+                f"table is a {type(table).__name__}; it must be a DataFrame with the "
+                "columns of the table that the model was fitted to."
+            )
         name = _A_TABLE if source is None else table_name(source)
         if self.preparer.columns_used is not None:
             require_columns(table, self.preparer.columns_used, name)
