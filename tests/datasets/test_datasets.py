@@ -494,7 +494,7 @@ def test_the_list_says_where_each_set_is(places, monkeypatch):
     one, two, three = lines
     assert one == ["one", "3", "3", "OpenML", "7", "CC0", f"{places['cache']}/one.csv"]
     assert two[-2:] == ["damaged:", f"{places['cache']}/two.csv"]
-    assert three[-2:] == ["not", "here"]
+    assert three[-2:] == ["not", "found"]
 
 
 def test_bench_and_datasets_explain_themselves():
