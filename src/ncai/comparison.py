@@ -3,10 +3,10 @@
 import warnings
 from collections.abc import Callable
 from contextlib import redirect_stdout
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.util import find_spec
 from io import StringIO
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -31,6 +31,12 @@ class MarginalPredictions:
     stds: np.ndarray
     weights: np.ndarray
     num_rows: int
+
+    def __len__(self) -> int:
+        return self.num_rows
+
+    def __getitem__(self, rows: Any) -> "MarginalPredictions":
+        return replace(self, num_rows=len(np.arange(self.num_rows)[rows]))
 
     def mean(self) -> np.ndarray:
         """E[y]."""

@@ -354,6 +354,8 @@ def test_quantile_predictions_of_a_gaussian_come_near_it():
     np.testing.assert_allclose(found.quantile([0.1, 0.5])[0], law.ppf([0.1, 0.5]), 1e-3)
     exact = GaussianPredictions(np.full(3, 2.0), 1.5).crps(y)
     np.testing.assert_allclose(found.crps(y), exact, rtol=0.01)
+    assert len(found[1:]) == 2
+    assert found[1:].crps(y[1:]).tolist() == found.crps(y)[1:].tolist()
     # Quantiles that are all the same still have a density.
     assert np.isfinite(QuantilePredictions(np.ones((1, 50)), 1e-3).log_prob([1.0]))
 

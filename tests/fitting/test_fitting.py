@@ -219,13 +219,13 @@ def test_the_restarts_of_the_trial_may_predict_too(fitted):
 
 @pytest.mark.usefixtures("any_types")
 def test_the_restarts_of_the_trial_share_a_weight(fitted, monkeypatch):
-    given, stack = {}, stacking._stack
+    given, recalibrate = {}, stacking.recalibrate_groups
 
-    def keep(fit, posterior, settings, judge, name):
-        given["groups"], given["numbers"] = fit.groups, judge.numbers
-        return stack(fit, posterior, settings, judge, name)
+    def keep(posterior, judge, groups, alive, settings):
+        given["groups"], given["numbers"] = groups, judge.numbers
+        return recalibrate(posterior, judge, groups, alive, settings)
 
-    monkeypatch.setattr(stacking, "_stack", keep)
+    monkeypatch.setattr(stacking, "recalibrate_groups", keep)
     main, trial = (
         Fit(
             fitted.posterior_.select(np.zeros(count, int)),

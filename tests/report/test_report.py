@@ -615,6 +615,40 @@ def test_rows_uncertain_in_both_ways_have_a_mark_of_their_own():
     }
 
 
+def test_baselines_that_were_predicted_are_not_predicted_again(monkeypatch):
+    model, X, y = one_input()
+    fitted = {
+        baseline.name: baseline.fit(X[20:].to_numpy(), y[20:])
+        for baseline in (ConstantNoiseLinear(), MarginalDensity())
+    }
+    ready = {name: one.predict(X[:20].to_numpy()) for name, one in fitted.items()}
+    rows = {"test_inputs": X[:20], "test_target": y[:20], "baselines": fitted}
+    anew = Subject(ReportInputs(model, X[20:], y[20:], **rows))
+    given = Subject(
+        ReportInputs(model, X[20:], y[20:], **rows, baseline_predictions=ready)
+    )
+    expected = [found.crps for found in anew.on_eval.values()]
+
+    def refuse(*_):
+        raise AssertionError("predicted again")
+
+    for kind in (ConstantNoiseLinear, MarginalDensity):
+        monkeypatch.setattr(kind, "predict", refuse)
+    assert [found.crps for found in given.on_eval.values()] == expected
+    for one in ready.values():  # a report of many rows takes some of them
+        picked = one[np.array([3, 1])]
+        assert len(picked) == 2
+        np.testing.assert_array_equal(
+            picked.log_prob(y[[3, 1]]), one.log_prob(y[:20])[[3, 1]]
+        )
+    for wrong in ({"Linear": ready[ConstantNoiseLinear.name]}, {"x": y[:20]}):
+        with pytest.raises(ValueError, match="belongs to no model in baselines"):
+            Subject(ReportInputs(model, X, y, **rows, baseline_predictions=wrong))
+    short = {name: one[:19] for name, one in ready.items()}
+    with pytest.raises(ValueError, match=r"20 rows and baseline_predictions.* has 19"):
+        Subject(ReportInputs(model, X, y, **rows, baseline_predictions=short))
+
+
 def test_baselines_are_drawn_and_switched():
     model, X, y = one_input()
     fitted = {

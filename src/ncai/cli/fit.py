@@ -362,6 +362,7 @@ def _write_report(
             test_inputs=None if test is None else test.inputs,
             test_target=None if test is None else test.targets,
             test_predictions=scores.of_the_model,
+            baseline_predictions=scores.of_the_baselines,
             raw_train=tables.train.raw,
             groups=tables.preparer.groups(),
             target_name=tables.target,

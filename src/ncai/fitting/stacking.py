@@ -81,10 +81,9 @@ def choose(
     main = len(posterior.shares) - num_trial_members
     judge = Judge(holdout, key, (*range(main), *range(num_trial_members)))
     name = BY_HELD_OUT if holdout.folds is None else BY_FOLD
-    if settings.keep == "weighted":
-        found = _stack(fit, posterior, settings, judge, name)
-    else:
-        found = _select(fit, posterior, settings, judge, name)
+    restarts = _Restarts(fit, posterior, settings, judge, name)
+    weighted = settings.keep == "weighted"
+    found = restarts.stacked() if weighted else restarts.selected()
     mixed = mix(found.log_probs[found.kept], found.shares)
     known = np.flatnonzero(~np.isnan(mixed))
     rows = known if holdout.held_index is None else holdout.held_index[known]
@@ -121,42 +120,46 @@ class _Chosen(NamedTuple):
     shares: Float[np.ndarray, "members"]
 
 
-def _select(
-    fit: Fit,
-    posterior: GaussianPosterior,
-    settings: Settings,
-    judge: Judge,
-    name: str,
-) -> _Chosen:
-    """Keep the best restart, or all that did not fail, with equal weights."""
-    log_probs = judge.log_probs(posterior)[0]
-    scores = _finite_scores(judge.scores(log_probs), fit, name)
-    kept = np.array([np.argmax(scores)])
-    if settings.keep == "equal":
-        kept = np.flatnonzero(np.isfinite(scores) & ~_far_behind(scores, log_probs))
-    shares = np.full(len(kept), 1 / len(kept))
-    return _Chosen(posterior, log_probs, scores, kept, shares)
+@dataclass(frozen=True)
+class _Restarts:
+    """All restarts of a fit, and the held-out rows that score them."""
 
+    fit: Fit
+    posterior: GaussianPosterior
+    settings: Settings
+    judge: Judge
+    score_name: str
 
-def _stack(
-    fit: Fit,
-    posterior: GaussianPosterior,
-    settings: Settings,
-    judge: Judge,
-    name: str,
-) -> _Chosen:
-    """Recalibrate the noise of groups, fit stacking weights, recalibrate again."""
-    groups = np.arange(len(fit.alive)) if fit.groups is None else fit.groups
-    found = recalibrate_groups(posterior, judge, groups, fit.alive, settings)
-    posterior, log_probs = found.posterior, found.log_probs
-    scores = _finite_scores(found.scores, fit, name)
-    living = np.flatnonzero(np.isfinite(scores) & ~_far_behind(scores, log_probs))
-    shares = group_shares(log_probs[living], groups[living], judge.row_weights)
-    if found.recalibrated:
-        posterior, log_probs = recalibrate_mixture(posterior, judge, living, shares)
-    large = shares > LEAST_SHARE
-    kept, shares = living[large], shares[large] / shares[large].sum()
-    return _Chosen(posterior, log_probs, scores, kept, shares)
+    def selected(self) -> _Chosen:
+        """Keep the best restart, or all that did not fail, with equal weights."""
+        log_probs = self.judge.log_probs(self.posterior)[0]
+        scores = self._finite(self.judge.scores(log_probs))
+        kept = np.array([np.argmax(scores)])
+        if self.settings.keep == "equal":
+            kept = _not_failed(scores, log_probs)
+        shares = np.full(len(kept), 1 / len(kept))
+        return _Chosen(self.posterior, log_probs, scores, kept, shares)
+
+    def stacked(self) -> _Chosen:
+        """Recalibrate the noise of groups, fit stacking weights, recalibrate again."""
+        fit, judge, groups = self.fit, self.judge, self.fit.groups
+        if groups is None:
+            groups = np.arange(len(fit.alive))
+        found = recalibrate_groups(
+            self.posterior, judge, groups, fit.alive, self.settings
+        )
+        posterior, log_probs = found.posterior, found.log_probs
+        scores = self._finite(found.scores)
+        living = _not_failed(scores, log_probs)
+        shares = group_shares(log_probs[living], groups[living], judge.row_weights)
+        if found.recalibrated:
+            posterior, log_probs = recalibrate_mixture(posterior, judge, living, shares)
+        large = shares > LEAST_SHARE
+        kept, shares = living[large], shares[large] / shares[large].sum()
+        return _Chosen(posterior, log_probs, scores, kept, shares)
+
+    def _finite(self, scores: np.ndarray) -> np.ndarray:
+        return _finite_scores(scores, self.fit, self.score_name)
 
 
 def _finite_scores(scores: np.ndarray, fit: Fit, name: str) -> np.ndarray:
@@ -202,6 +205,11 @@ def join_fits(fit: Fit, trial: Fit) -> Fit:
         num_steps=fit.num_steps + trial.num_steps,
         groups=np.concatenate([own, np.full(short.num_components, own.max() + 1)]),
     )
+
+
+def _not_failed(scores: np.ndarray, log_probs: np.ndarray) -> np.ndarray:
+    """Return the numbers of the restarts that are finite and not far behind."""
+    return np.flatnonzero(np.isfinite(scores) & ~_far_behind(scores, log_probs))
 
 
 def _far_behind(scores: np.ndarray, log_probs: np.ndarray) -> np.ndarray:

@@ -4,7 +4,7 @@ The simple ones are a Gaussian for each row, and a distribution that is given by
 quantiles. Baselines and peers use them for their predictions.
 """
 
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import ArrayLike
@@ -14,6 +14,14 @@ from scipy import stats
 @runtime_checkable
 class Predictions(Protocol):
     """Predictive distributions of N rows; `PredictiveDistribution` is one."""
+
+    def __len__(self) -> int:
+        """N."""
+        ...
+
+    def __getitem__(self, rows: Any) -> "Predictions":
+        """The distributions of some of the rows."""
+        ...
 
     def mean(self) -> np.ndarray:
         """E[y|x], [N]."""
@@ -42,6 +50,12 @@ class GaussianPredictions:
     def __init__(self, mean: ArrayLike, std: ArrayLike):
         self._mean = np.asarray(mean, np.float64)
         self._std = np.broadcast_to(np.asarray(std, np.float64), self._mean.shape)
+
+    def __len__(self) -> int:
+        return len(self._mean)
+
+    def __getitem__(self, rows: Any) -> "GaussianPredictions":
+        return GaussianPredictions(self._mean[rows], self._std[rows])
 
     def mean(self) -> np.ndarray:
         """E[y|x]."""
@@ -85,6 +99,13 @@ class QuantilePredictions:
         narrow = np.where(middle > 0, np.minimum(spread, middle), spread)
         distinct = 1 + (np.diff(self.values, axis=1) > 0).sum(axis=1)
         self._widths = np.maximum(0.9 * narrow * distinct**-0.2, narrowest)
+        self._narrowest = narrowest
+
+    def __len__(self) -> int:
+        return len(self.values)
+
+    def __getitem__(self, rows: Any) -> "QuantilePredictions":
+        return QuantilePredictions(self.values[rows], self._narrowest)
 
     def mean(self) -> np.ndarray:
         """E[y|x], the average of the quantiles."""

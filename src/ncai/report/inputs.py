@@ -27,6 +27,7 @@ class ReportInputs:
         train_predictions: the model's `predict_dist` of `train_inputs`, if you have it
             already; otherwise the report predicts the rows that it needs.
         test_predictions: the same for `test_inputs`.
+        baseline_predictions: the same for `test_inputs` by each of `baselines`.
         groups: columns that move together, such as the levels of a category, as
             `TablePreparer.groups` returns them; by default each column on its own.
         raw_train: the rows of `train_inputs` as the user gave them, for display. Its
@@ -69,6 +70,7 @@ class ReportInputs:
     target_unit: str | None = None
     train_predictions: Any = None
     test_predictions: Any = None
+    baseline_predictions: Mapping[str, Any] = field(default_factory=dict)
 
 
 def check_inputs(inputs: ReportInputs) -> None:
@@ -119,12 +121,24 @@ def _check_lengths(inputs: ReportInputs) -> None:
         rows, belonging = getattr(inputs, name), getattr(inputs, other)
         if belonging is None:
             continue
-        size = 0 if rows is None else len(rows)
-        if size != len(belonging):
+        _check_length(name, rows, other, belonging)
+    for name, found in inputs.baseline_predictions.items():
+        of_method = f"baseline_predictions[{name!r}]"
+        if name not in inputs.baselines:
             raise ValueError(
-                f"{name} has {size} rows and {other} has {len(belonging)}; they must "
-                "be the same rows."
+                f"{of_method} belongs to no model in baselines, which holds "
+                f"{list(inputs.baselines)}."
             )
+        _check_length("test_inputs", inputs.test_inputs, of_method, found)
+
+
+def _check_length(name: str, rows: Any, other: str, belonging: Any) -> None:
+    size = 0 if rows is None else len(rows)
+    if size != len(belonging):
+        raise ValueError(
+            f"{name} has {size} rows and {other} has {len(belonging)}; they must be "
+            "the same rows."
+        )
 
 
 def _check_groups(inputs: ReportInputs) -> None:

@@ -197,8 +197,12 @@ class Subject:
         """Each method's predictions of the rows that scores are computed on."""
         found: dict[str, Predicted] = {self.main.key: self.main_on_eval}
         for method in self.fitted[1:]:
-            predictive = self.predict(method, self.eval_inputs)
-            found[method.key] = Predicted(predictive, self.eval_target)
+            given = self.inputs.baseline_predictions.get(method.name)
+            if given is None:
+                given = self.predict(method, self.eval_inputs)
+            else:
+                given = _pick(given, self._evaluated)
+            found[method.key] = Predicted(given, self.eval_target)
         return found
 
     @cached_property

@@ -43,6 +43,11 @@ class ScoresOnTestRows:
         """The model's own predictive distributions."""
         return next(iter(self.predictions.values()), None)
 
+    @property
+    def of_the_baselines(self) -> "dict[str, Predictions]":
+        """The predictive distributions of the baselines, by name."""
+        return {name: self.predictions[name] for name in self.baselines}
+
     def verdict(self) -> str:
         """Say whether the model has a higher likelihood than the best baseline."""
         (ours, *others) = self.log_likelihoods
