@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from ncai import MFVI, Marginal
 from ncai.inference.posterior import NoiseSpread, draws_of_members
 from ncai.model.networks import MLP, FlatNetwork
 from ncai.predictive.distribution import PredictiveDistribution
@@ -55,6 +56,32 @@ def biases(
         target_map=target_map or TargetMap.linear(0.0, 1.0),
         num_latent_draws=16,
         single_output=True,
+    )
+
+
+def two_outputs(members) -> PredictiveDistribution:
+    """One row of two outputs; the members lie 30 apart in the first."""
+    network = FlatNetwork(MLP(hidden=()), 1, 1, 2)
+    zeros = np.zeros((1, 2))
+    flats = [
+        network.flatten(
+            [{"input": zeros, "latent": zeros, "bias": np.array([30.0 * one, 0.0])}]
+        )
+        for one in members
+    ]
+    count = len(flats)
+    draws = WeightDraws.equal(
+        np.asarray(flats, np.float32),
+        np.full((count, 2), 0.5, np.float32),
+        np.ones(count, np.float32),
+    )
+    return PredictiveDistribution(
+        network=network,
+        inputs=np.zeros((1, 1)),
+        draws=draws._replace(members=np.asarray(members)),
+        target_map=TargetMap.linear(np.zeros(2), np.ones(2)),
+        num_latent_draws=4,
+        single_output=False,
     )
 
 
@@ -197,6 +224,108 @@ def test_members_are_not_random():
     assert not parts.unstable[0]
     few = biases([0.0, 1.0, 5.0], members=[0, 0, 0]).decompose()
     assert few.unstable[0]
+
+
+# ----- Parts given the ensemble member ------------------------------------------------
+
+POOLED_CENTRES = np.array([-2.0, -1.2, 0.3, 0.9, 1.4, 3.0])
+POOLED_SHARES = np.array([0.05, 0.1, 0.15, 0.2, 0.25, 0.25])
+POOLED_MEMBERS = np.array([0, 0, 1, 1, 1, 2])
+
+
+def half_mean_absolute_difference(centres, noise, shares):
+    apart = mean_absolute(np.subtract.outer(centres, centres), noise * 2**0.5)
+    return 0.5 * shares @ apart @ shares
+
+
+def variance_of_mixture(centres, noise, shares):
+    return noise**2 + shares @ (centres - shares @ centres) ** 2
+
+
+def entropy_of_mixture(centres, noise, shares):
+    y = np.linspace(-8, 9, 20_001)
+    density = stats.norm.pdf(y[:, None], centres, noise) @ shares
+    return -np.trapezoid(density * np.log(np.maximum(density, 1e-300)), y)
+
+
+@pytest.mark.parametrize(
+    ("measure", "of_mixture"),
+    [
+        ("crps", half_mean_absolute_difference),
+        ("variance", variance_of_mixture),
+        ("entropy", entropy_of_mixture),
+    ],
+)
+def test_parts_given_the_member_are_those_of_pooled_draws(measure, of_mixture):
+    predictive = biases(
+        POOLED_CENTRES, 0.4, shares=POOLED_SHARES, members=POOLED_MEMBERS
+    )
+    parts = predictive.decomposed_given("member").decompose(measure)
+    total = of_mixture(POOLED_CENTRES, 0.4, POOLED_SHARES)
+    aleatoric = 0.0
+    for member in range(3):
+        own = POOLED_MEMBERS == member
+        share = POOLED_SHARES[own].sum()
+        given = of_mixture(POOLED_CENTRES[own], 0.4, POOLED_SHARES[own] / share)
+        aleatoric += share * given
+    assert parts.total[0] == pytest.approx(total, rel=3e-3)
+    assert parts.aleatoric[0] == pytest.approx(aleatoric, rel=3e-3)
+    assert parts.epistemic[0] == pytest.approx(total - aleatoric, rel=0.01)
+    # Pooling changes what the parts are given, and never the density or the total.
+    plain = predictive.decompose(measure)
+    assert plain.total[0] == pytest.approx(parts.total[0], rel=1e-5)
+    assert plain.epistemic[0] > parts.epistemic[0]
+
+
+@pytest.mark.parametrize("measure", ["crps", "variance", "entropy"])
+def test_one_member_has_no_epistemic_part(measure):
+    predictive = biases(POOLED_CENTRES, 0.4).decomposed_given("member")
+    parts = predictive.decompose(measure)
+    assert parts.epistemic[0] == pytest.approx(0, abs=1e-6)
+
+
+@pytest.mark.parametrize("measure", ["crps", "variance", "entropy"])
+def test_standard_errors_given_the_member_are_those_of_repeated_draws(measure):
+    rng = np.random.default_rng(0)
+    members = np.repeat([0, 1, 2], 32)
+    centres = np.array([0.0, 0.8, 2.0])[members]
+    spread = np.array([0.3, 0.6, 0.1])[members]
+    found = [
+        biases(centres + spread * rng.normal(size=96), 0.5, members=members)
+        .decomposed_given("member")
+        .decompose(measure)
+        for _ in range(150)
+    ]
+    for part in ("total", "aleatoric", "epistemic"):
+        expected = np.std([getattr(parts, part)[0] for parts in found])
+        error = np.mean([getattr(p.standard_error, part)[0] for p in found])
+        assert error == pytest.approx(expected, rel=0.25, abs=1e-4)
+
+
+def test_entropies_given_the_member_by_neighbours_and_of_several_outputs():
+    predictive = biases(
+        np.repeat([0.0, 0.5, 40.0], [8, 8, 16]), 0.5, members=np.repeat([0, 1], 16)
+    ).decomposed_given("member")
+    exact = predictive.decompose("entropy")
+    neighbours = predictive.decompose("entropy", "nearest_neighbour", 64)
+    for part in ("total", "aleatoric", "epistemic"):
+        assert getattr(neighbours, part)[0] == pytest.approx(
+            getattr(exact, part)[0], abs=0.06
+        )
+    assert exact.epistemic[0] == pytest.approx(np.log(2), abs=0.01)
+    several = two_outputs(np.repeat([0, 1], 8)).decomposed_given("member")
+    assert several.decompose("entropy").epistemic[0] == pytest.approx(
+        np.log(2), abs=0.02
+    )
+
+
+def test_cold_members_are_pooled_and_other_draws_are_not():
+    cold = Marginal(temperature=(0.001, 0.1)).resolved("default")
+    warm = Marginal(temperature=(0.1, 1.0)).resolved("default")
+    assert cold.decomposed_given() == "member"
+    assert warm.decomposed_given() == MFVI().decomposed_given() == "weights"
+    with pytest.raises(ValueError, match=r"given.*'w'"):
+        biases([0.0]).decomposed_given("w")
 
 
 def test_several_outputs_have_parts_of_their_own():

@@ -274,7 +274,7 @@ class BNNLVRegressor(LatentQueries, RegressorMixin, MethodParameters):
             "predict fewer rows at a time, or with fewer n_weight_draws",
         )
         draw_key = jax.random.fold_in(jax.random.key(self.seed_), 1)
-        return PredictiveDistribution(
+        found = PredictiveDistribution(
             network=network,
             inputs=self.scaling_.inputs(X),
             draws=self.posterior_.draw(draw_key, num_draws),
@@ -282,6 +282,10 @@ class BNNLVRegressor(LatentQueries, RegressorMixin, MethodParameters):
             num_latent_draws=num_latent,
             single_output=self.single_output_,
         )
+        # A single member has no other to disagree with.
+        several = self.posterior_.num_components > 1
+        given = self.settings_.method.decomposed_given()
+        return found.decomposed_given(given if several else "weights")
 
     def predict(self, X, return_std=False):
         """Predict the mean of y; with `return_std`, also the standard deviation."""

@@ -230,6 +230,14 @@ class Method(FrozenParameters, ABC):
 
     # ----- What a method may override ------------------------------------------------
 
+    def decomposed_given(self) -> str:
+        """What the aleatoric part of its predictions is conditional on.
+
+        "weights", or "member" if only the disagreement of ensemble members is
+        epistemic.
+        """
+        return "weights"
+
     def resolved(self, preset: str) -> Self:
         """Return the method with every None replaced by the preset's value.
 

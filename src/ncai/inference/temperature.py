@@ -65,6 +65,14 @@ class TemperedMethod(GradientMethod):
         block = int(self.n_folds or 1) if folded else 1
         return tuple(listed[i // block % len(listed)] for i in range(num_restarts))
 
+    def decomposed_given(self) -> str:
+        """What the aleatoric part is conditional on: the member if all are cold.
+
+        The width of a cold posterior says how much training disturbed the weights, and
+        not what the data leave undecided: only the members' disagreement does.
+        """
+        return "member" if max(self.listed_temperatures()) < 1 else "weights"
+
     def groups(self, num_restarts: int, folded: bool) -> np.ndarray | None:
         """Return the groups of restarts that share a stacking weight, by temperature.
 

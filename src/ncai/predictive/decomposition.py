@@ -14,6 +14,7 @@ from ncai.model.quadrature import LatentNodes
 from ncai.predictive import moments, split_statistics
 from ncai.predictive.moments import transform_constants
 from ncai.predictive.row_map import Mixtures, map_mixtures
+from ncai.predictive.split_statistics import Grouping
 from ncai.predictive.target_map import TargetMap
 from ncai.runtime.arguments import whole_number
 from ncai.stats.knn import knn_entropy, sorted_knn_entropy
@@ -21,6 +22,9 @@ from ncai.stats.knn import knn_entropy, sorted_knn_entropy
 PARTS = ("total", "aleatoric", "epistemic")
 MEASURES = ("crps", "variance", "entropy")
 METHODS = ("quadrature", "nearest_neighbour")
+# What the aleatoric part is conditional on: W, or the ensemble member that W is drawn
+# from.
+CONDITIONS = ("weights", "member")
 # A row is unstable if the standard error of a part exceeds this share of the total.
 MOST_ERROR = 0.05
 # Number of random draws that the joint entropy of several outputs is averaged over.
@@ -50,8 +54,9 @@ class Decomposition(Parts):
 
     Attributes:
         total: uncertainty of the prediction.
-        aleatoric: the part that would remain if W were known.
-        epistemic: the part that knowing W would remove.
+        aleatoric: the part that would remain if W, or the right ensemble member, were
+            known.
+        epistemic: the part that knowing it would remove.
         measure: "crps" (in units of y), "variance" (in squared units of y) or
             "entropy" (in nats).
         standard_error: Monte Carlo standard error of each part, because the number of
@@ -103,26 +108,29 @@ class Decomposition(Parts):
         return replace(self, **roots, standard_error=errors)
 
 
-def _members_of(mixtures: Mixtures) -> Float[np.ndarray, "R S"]:
-    """Return 1 where a draw belongs to an ensemble member, and 0 elsewhere."""
+def _grouping(mixtures: Mixtures, given: str) -> Grouping:
+    """Return which draws belong to which member, and whether members are pooled."""
     members = np.asarray(mixtures.draws.members)
-    return (np.unique(members)[:, None] == members).astype(np.float32)
+    belongs = (np.unique(members)[:, None] == members).astype(np.float32)
+    return Grouping(belongs, belongs if given == "member" else None)
 
 
-def variance_decomposition(mixtures: Mixtures, target_map: TargetMap) -> Decomposition:
+def variance_decomposition(
+    mixtures: Mixtures, target_map: TargetMap, given: str
+) -> Decomposition:
     """Aleatoric E_W Var[y|x,W] and epistemic Var_W E[y|x,W], [N, L]."""
     unit = _unit(target_map) ** 2
-    return _of_each_output(
-        split_statistics.VARIANCE_SPLIT, "variance", mixtures, target_map, unit
-    )
+    statistics = split_statistics.VARIANCE_SPLIT
+    return _of_each_output(statistics, "variance", mixtures, target_map, unit, given)
 
 
-def crps_decomposition(mixtures: Mixtures, target_map: TargetMap) -> Decomposition:
+def crps_decomposition(
+    mixtures: Mixtures, target_map: TargetMap, given: str
+) -> Decomposition:
     """Integrals of F(1 - F) for y and for y given W, and their difference, [N, L]."""
     unit = _unit(target_map)
-    return _of_each_output(
-        split_statistics.CRPS_SPLIT, "crps", mixtures, target_map, unit
-    )
+    statistics = split_statistics.CRPS_SPLIT
+    return _of_each_output(statistics, "crps", mixtures, target_map, unit, given)
 
 
 OF_EACH_OUTPUT = {"crps": crps_decomposition, "variance": variance_decomposition}
@@ -134,8 +142,10 @@ def _unit(target_map: TargetMap) -> Float[np.ndarray, "L"]:
     return target_map.scale if target_map.is_linear else one
 
 
-def _of_each_output(statistics, measure: str, mixtures, target_map, unit):
-    shared = (transform_constants(target_map), _members_of(mixtures))
+def _of_each_output(
+    statistics, measure: str, mixtures, target_map, unit, given: str
+) -> Decomposition:
+    shared = (transform_constants(target_map), _grouping(mixtures, given))
     statistic = statistics[target_map.transform.name]
     parts, errors = map_mixtures(statistic, mixtures, shared=shared, values_per_row=6)
     unit = unit[:, None]
@@ -151,32 +161,52 @@ def _decomposition(parts: np.ndarray, errors: np.ndarray, measure: str):
     )
 
 
+@dataclass(frozen=True)
+class Neighbours:
+    """The paper's estimate of entropies, from distances between samples.
+
+    Args:
+        num_samples: number of samples of each weight draw.
+        k: number of neighbours.
+    """
+
+    num_samples: int
+    k: int
+
+    def __post_init__(self):
+        whole_number("num_samples", self.num_samples)
+        whole_number("k", self.k)
+        if self.k >= self.num_samples:
+            raise ValueError(
+                f"k={self.k!r} must be at least 1 and less than the {self.num_samples} "
+                "samples of each weight draw."
+            )
+
+
 def entropy_decomposition(
     mixtures: Mixtures,
     target_map: TargetMap,
-    method: str,
-    num_samples: int,
-    k: int,
+    given: str,
     seed: int,
+    neighbours: Neighbours | None = None,
 ) -> Decomposition:
-    """Entropies of y in nats, by one of `METHODS`, for all outputs together: [N].
+    """Entropies of y in nats for all outputs together, [N].
 
     The total is H[p(y|x)] and the aleatoric part is E_W H[p(y|x,W)] (Eqs. `aleatoric`
-    and `epistemic`). Only "nearest_neighbour" uses `num_samples`, the number of samples
-    of each weight draw, and `k`, the number of neighbours.
+    and `epistemic`). They come from distances between samples if `neighbours` says how,
+    and otherwise by quadrature.
     """
-    if method == "nearest_neighbour":
-        total, aleatoric = _neighbour_entropies(mixtures, num_samples, k, seed)
+    if neighbours is not None:
+        total, aleatoric = _neighbour_entropies(mixtures, neighbours, given, seed)
         found = Decomposition(total, aleatoric, total - aleatoric, measure="entropy")
     elif mixtures.network.output_dim == 1:
         statistic = split_statistics.ENTROPY_SPLIT[mixtures.network.latent_dim > 1]
-        members = _members_of(mixtures)
         parts, errors = map_mixtures(
-            statistic, mixtures, shared=members, values_per_row=6
+            statistic, mixtures, shared=_grouping(mixtures, given), values_per_row=6
         )
         found = _decomposition(parts, errors, "entropy")
     else:
-        found = _sampled_entropies(mixtures, seed)
+        found = _sampled_entropies(mixtures, given, seed)
     # Convert entropies of u to y. The epistemic part does not depend on units.
     shift: Any = float(np.log(target_map.scale).sum())
     if not target_map.is_linear:
@@ -189,50 +219,54 @@ def entropy_decomposition(
     return replace(found, total=found.total + shift, aleatoric=found.aleatoric + shift)
 
 
-def _sampled_entropies(mixtures: Mixtures, seed: int) -> Decomposition:
+def _sampled_entropies(mixtures: Mixtures, given: str, seed: int) -> Decomposition:
     """Average -log p(u|x) and -log p(u|x,W) over the same draws of u.
 
     Most of the sampling error cancels in their difference, which is the epistemic part.
     """
     latents, noise = _random_parts(mixtures, NUM_SAMPLES, seed)
-    members = _members_of(mixtures)
+    grouping = _grouping(mixtures, given)
     found = []
     for rows in _row_slices(len(mixtures)):
         some = mixtures.pick(rows)
         samples = _samples(some, latents, noise).astype(np.float32)
         statistic = split_statistics.sampled_entropy_split
-        found.append(map_mixtures(statistic, some, samples, members, values_per_row=6))
+        found.append(map_mixtures(statistic, some, samples, grouping, values_per_row=6))
     parts, errors = (np.concatenate(part) for part in zip(*found, strict=True))
     return _decomposition(parts, errors, "entropy")
 
 
 def _neighbour_entropies(
-    mixtures: Mixtures, num_samples: int, k: int, seed: int
+    mixtures: Mixtures, neighbours: Neighbours, given: str, seed: int
 ) -> tuple[Float[np.ndarray, "N"], Float[np.ndarray, "N"]]:
     """The paper's estimate of both entropies, from distances between samples.
 
-    Each weight draw gives `num_samples` samples of u, whose distances to their k-th
-    neighbours give H[p(u|x,W)]. The total uses the samples of all weight draws
-    together. The weight draws are therefore resampled first, so that all have equal
-    weights.
+    Each weight draw gives samples of u, whose distances to their k-th neighbours give
+    H[p(u|x,W)]. The total uses the samples of all weight draws together. The weight
+    draws are therefore resampled first, so that all have equal weights.
     """
-    k = whole_number("k", k)
-    if k >= num_samples:
-        raise ValueError(
-            f"k={k!r} must be at least 1 and less than the {num_samples} samples of "
-            "each weight draw."
-        )
     num_draws, num_rows = len(mixtures.draws.weights), len(mixtures)
     mixtures = replace(mixtures, draws=mixtures.draws.resampled(num_draws, seed))
+    num_samples, k = neighbours.num_samples, neighbours.k
     latents, noise = _random_parts(mixtures, num_draws * num_samples, seed)
+    members = np.asarray(mixtures.draws.members)
+    belongs = [members == member for member in np.unique(members)]
     total, aleatoric = np.empty(num_rows), np.empty(num_rows)
     for rows in _row_slices(num_rows, 64):
         samples = _samples(mixtures.pick(rows), latents, noise)
         for row, of_row in enumerate(samples, start=rows.start):
-            aleatoric[row] = np.mean(_group_entropies(of_row, k))
-            together = of_row.reshape(1, -1, of_row.shape[-1])
-            total[row] = _group_entropies(together, k)[0]
+            total[row] = _pooled_entropy(of_row, k)
+            if given == "weights":
+                aleatoric[row] = np.mean(_group_entropies(of_row, k))
+            else:
+                of_members = [_pooled_entropy(of_row[own], k) for own in belongs]
+                aleatoric[row] = np.mean(belongs, axis=1) @ of_members
     return total, aleatoric
+
+
+def _pooled_entropy(samples: Float[np.ndarray, "S n L"], k: int) -> float:
+    """Nearest-neighbour entropy of the samples of all draws together."""
+    return _group_entropies(samples.reshape(1, -1, samples.shape[-1]), k)[0]
 
 
 def _samples(mixtures: Mixtures, latents, noise) -> Float[np.ndarray, "N S n L"]:

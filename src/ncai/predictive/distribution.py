@@ -8,7 +8,7 @@ from numpy.typing import ArrayLike
 
 from ncai.model.networks import FlatNetwork
 from ncai.predictive import decomposition, intervals, row_statistics, samples
-from ncai.predictive.decomposition import Decomposition
+from ncai.predictive.decomposition import Decomposition, Neighbours
 from ncai.predictive.moments import statistics_of
 from ncai.predictive.row_map import Mixtures, map_mixtures
 from ncai.predictive.samples import checked_seed
@@ -31,9 +31,8 @@ class PredictiveDistribution:
     refer to the rounded y. Only `log_prob_grid`, `decompose` and `sample_functions`
     without noise refer to y before rounding.
 
-    Given the draws, probabilities, densities and quantiles are exact. Moments are exact
-    if y is neither transformed nor rounded; otherwise they are deterministic
-    approximations. The CRPS is always such an approximation (see
+    Given the draws, probabilities, densities and quantiles are exact. The CRPS, and the
+    moments of a y that is transformed or rounded, are deterministic approximations (see
     `moments.statistics_of`).
 
     With `single_output`, arrays have the shape [N]; otherwise they have [N, L].
@@ -329,6 +328,19 @@ class PredictiveDistribution:
 
     # ----- Decomposition --------------------------------------------------------------
 
+    given = "weights"  # what the aleatoric part is conditional on
+
+    def decomposed_given(self, given: str) -> "PredictiveDistribution":
+        """Return the same distributions, with an aleatoric part given this.
+
+        "weights": draws of W disagree, as in the paper. "member": members do, because
+        the draws of a member are pooled.
+        """
+        one_of("given", given, decomposition.CONDITIONS)
+        found = copy.copy(self)
+        found.given = given
+        return found
+
     def decompose(
         self,
         measure: str = "crps",
@@ -341,34 +353,34 @@ class PredictiveDistribution:
 
         The parts add up to the total and come from the same draws of W. They are never
         negative, except that an entropy can be. If y is rounded, they refer to y before
-        rounding.
+        rounding. In an ensemble of cold posteriors, a member takes the place of W (see
+        `decomposed_given`).
 
         Args:
             measure: "crps" gives parts for each output, in units of y. The total is the
-                integral of F(1 - F) over y, where F is the cdf; this equals half the
-                mean absolute difference of two draws. The aleatoric part is the same
-                integral given W, averaged over W. The epistemic part is the integral of
-                the variance of F over W. The parts exist whenever the mean does.
-                "variance" uses the law of total variance for each output, in squared
-                units of y; with heavy tails, it depends on a few draws. "entropy" gives
-                parts for all outputs together, in nats (Eqs. `aleatoric` and
-                `epistemic`).
-            method: how to compute the entropy. "quadrature" integrates the density;
-                with several outputs, it averages exact log densities of samples.
-                "nearest_neighbour" is the paper's estimate from samples.
-            num_samples: samples of each weight draw, for "nearest_neighbour".
-            k: number of neighbours, for "nearest_neighbour".
+                integral of F(1 - F) over y, where F is the cdf; the aleatoric part is
+                the same integral given W, averaged over W; the epistemic part is the
+                integral of the variance of F over W. "variance" uses the law of total
+                variance for each output, in squared units of y; with heavy tails, it
+                depends on a few draws. "entropy" gives parts for all outputs together,
+                in nats (Eqs. `aleatoric` and `epistemic`).
+            method: how to compute the entropy: "quadrature" (with several outputs, log
+                densities of samples), or the paper's "nearest_neighbour" estimate.
+            num_samples, k: samples of each draw of W and neighbours, for the latter.
             seed: seed of the samples.
         """
         one_of("measure", measure, decomposition.MEASURES)
         one_of("method", method, decomposition.METHODS)
         seed, samples = checked_seed(seed), whole_number("num_samples", num_samples)
         if measure == "entropy":
+            neighbours = None
+            if method == "nearest_neighbour":
+                neighbours = Neighbours(samples, k)
             return decomposition.entropy_decomposition(
-                self.mixtures, self.target_map, method, samples, k, seed
+                self.mixtures, self.target_map, self.given, seed, neighbours
             )
         split = decomposition.OF_EACH_OUTPUT[measure]
-        found = split(self.mixtures, self.target_map)
+        found = split(self.mixtures, self.target_map, self.given)
         return found.of_output(0) if self.single_output else found
 
     # ----- Inside ---------------------------------------------------------------------

@@ -4,17 +4,24 @@ Every measure gives two values to each draw of W. The aleatoric value is the unc
 of y given W. The epistemic value is the distance between the distribution of y given W
 and the distribution of y. The averages of these values over the draws are the two
 parts, and the sum of the two parts is the total. All parts come from the same draws.
-The spread of the values within each ensemble member gives the Monte Carlo standard
-errors.
+
+If the parts are conditional on the ensemble member, the draws of a member are pooled
+first: the distribution given the member takes the place of the distribution given W.
+
+The Monte Carlo standard errors come from the spread, within each member, of the
+influence of a draw: how much a part changes as the draw gets more weight. Without
+pooling, the influence is the value of the draw itself.
 
 The functions have the signature that `map_mixtures` requires.
 """
 
 from functools import partial
+from typing import NamedTuple
 
 import jax
 import jax.numpy as jnp
 import numpy as np
+from jax.scipy.special import logsumexp
 from jaxtyping import Array, Float
 
 from ncai.predictive import mixture
@@ -23,7 +30,7 @@ from ncai.predictive.components import (
     Components,
     by_draw,
     few_of,
-    joint_log_density,
+    log_components,
     one_output,
     shares_of_draws,
 )
@@ -38,14 +45,53 @@ CDF_GRID_SIZES = (32, 64, 192)
 NEIGHBOURS = 8
 
 
+class Grouping(NamedTuple):
+    """Which draws of W belong together.
+
+    Args:
+        members: 1 where a draw belongs to an ensemble member, and 0 elsewhere.
+        pooled: the same if the parts are conditional on the member; None if they are
+            conditional on W.
+    """
+
+    members: Float[Array | np.ndarray, "R S"]
+    pooled: Float[Array | np.ndarray, "R S"] | None = None
+
+    def shares(self, of_draws: Float[Array, "S"]) -> Float[Array | np.ndarray, "Q"]:
+        """The weight of each member, or of each draw."""
+        return of_draws if self.pooled is None else self.pooled @ of_draws
+
+    def averages(self, values: Float[Array, "S *V"], shares: Float[Array, "S"]):
+        """Averages over the draws of each member; the same values without pooling."""
+        if self.pooled is None:
+            return values
+        weights = self.pooled * shares
+        return jnp.tensordot(weights / weights.sum(1, keepdims=True), values, 1)
+
+    def at_draws(self, values: Float[Array, "Q *V"]):
+        """The value of the member of each draw."""
+        return (
+            values if self.pooled is None else jnp.tensordot(self.pooled.T, values, 1)
+        )
+
+
 def variance_split(name: str, components: Components, row, shared):
     """E_W Var[y|W] and Var_W E[y|W] of each output, [L, 3] with errors [L, 3]."""
     del row
-    constants, members = shared
+    constants, grouping = shared
     found = draw_moments(name, components, constants)
-    mean = jnp.sum(found.shares * found.means, axis=0)
-    epistemic = jnp.square(found.means - mean)
-    return _parts(found.variances, epistemic, found.shares[:, 0], members)
+    shares = found.shares[:, 0]
+    mean = shares @ found.means
+    of_units = grouping.averages(found.means, shares)
+    own = grouping.at_draws(of_units)
+    # The variance given the member has a part between its draws.
+    within = found.variances + jnp.square(found.means - own)
+    aleatoric = grouping.averages(within, shares)
+    epistemic = jnp.square(of_units - mean)
+    influences = aleatoric, epistemic
+    if grouping.pooled is not None:
+        influences = within, 2 * (own - mean) * (found.means - mean)
+    return _parts((aleatoric, epistemic), influences, shares, grouping)
 
 
 def crps_split(name: str, components: Components, row, shared):
@@ -56,8 +102,9 @@ def crps_split(name: str, components: Components, row, shared):
     Between two points each cdf counts as a straight line, so no part can be negative.
     """
     del row
-    constants, members = shared
+    constants, grouping = shared
     shares = shares_of_draws(components)
+    of_units = grouping.shares(shares)
 
     def one(output, _):
         points, cdfs = _cdfs_of_draws(components, output)
@@ -66,14 +113,22 @@ def crps_split(name: str, components: Components, row, shared):
             shift, scale, *shape = (constant[output] for constant in constants)
             values = inverse(name, shift + scale * points, *shape)
         widths = jnp.diff(values)
-        apart = cdfs - shares @ cdfs
-        aleatoric = _line_integral(cdfs, 1 - cdfs) @ widths
+        given = grouping.averages(cdfs, shares)
+        average = of_units @ given
+        apart = given - average
+        aleatoric = _line_integral(given, 1 - given) @ widths
         epistemic = _line_integral(apart, apart) @ widths
-        return aleatoric, epistemic
+        if grouping.pooled is None:
+            return (aleatoric, epistemic), (aleatoric, epistemic)
+        own = grouping.at_draws(given)
+        on_aleatoric = _line_integral(cdfs, 1 - 2 * own) @ widths
+        on_epistemic = _line_integral(cdfs, 2 * (own - average)) @ widths
+        return (aleatoric, epistemic), (on_aleatoric, on_epistemic)
 
     count = components.means.shape[-1]
-    aleatoric, epistemic = over_outputs(one, components, jnp.zeros(count))
-    return _parts(aleatoric.T, epistemic.T, shares, members)
+    found = over_outputs(one, components, jnp.zeros(count))
+    values, influences = jax.tree.map(jnp.transpose, found)
+    return _parts(values, influences, shares, grouping)
 
 
 def _line_integral(one: Float[Array, "S G"], two: Float[Array, "S G"]):
@@ -83,7 +138,7 @@ def _line_integral(one: Float[Array, "S G"], two: Float[Array, "S G"]):
     return (2 * ends + across) / 6
 
 
-def entropy_split(neighbours: int, components: Components, row, members):
+def entropy_split(neighbours: int, components: Components, row, grouping: Grouping):
     """E_W H[u|W] and E_W KL(u|W to u), by quadrature; one output, [3] with errors [3].
 
     If `neighbours` is above 0, each component is blurred by its distance to that
@@ -95,42 +150,67 @@ def entropy_split(neighbours: int, components: Components, row, members):
     components = components._replace(means=components.means - centre)
     points, cdfs = _cdfs_of_draws(components, 0, neighbours)
     masses = jnp.maximum(jnp.diff(cdfs, axis=1), 0)
-    widths = jnp.diff(points)
-    average = shares @ masses
-    log_density = jnp.log(jnp.where(average > 0, average, 1.0)) - jnp.log(
-        jnp.where(widths > 0, widths, 1.0)
-    )
-    from_all = -masses @ log_density
+    log_widths = _log_where(jnp.diff(points))
+    from_all = masses @ (log_widths - _log_where(shares @ masses))
+    if grouping.pooled is not None:
+        of_members = grouping.averages(masses, shares)
+        log_densities = grouping.at_draws(_log_where(of_members)) - log_widths
+        from_own = -jnp.sum(masses * log_densities, axis=1)
+        return _entropy_parts(from_own, from_all, shares, grouping)
 
     def own(draw: Mixture):
         draw = mixture.smoothed(draw, neighbours) if neighbours else draw
         return mixture.entropy(draw, draw)
 
     given = jax.lax.map(own, by_draw(components, 0))
-    parts, errors = _parts(given[:, None], (from_all - given)[:, None], shares, members)
+    return _entropy_parts(given, from_all, shares, grouping)
+
+
+def _log_where(values: Float[Array, "*shape"]) -> Float[Array, "*shape"]:
+    """Logarithms of the positive values; 0 elsewhere, where no mass is."""
+    return jnp.log(jnp.where(values > 0, values, 1.0))
+
+
+def _entropy_parts(
+    from_own: Float[Array, "S"],
+    from_all: Float[Array, "S"],
+    shares: Float[Array, "S"],
+    grouping: Grouping,
+):
+    """The parts from the average of -log p(u|W), or of the member, and of -log p(u).
+
+    Both are averages over u given each draw of W. So they are influences as well: the
+    derivative of the logarithms averages to zero.
+    """
+    aleatoric, epistemic = from_own[:, None], (from_all - from_own)[:, None]
+    averages = (
+        grouping.averages(aleatoric, shares),
+        grouping.averages(epistemic, shares),
+    )
+    parts, errors = _parts(averages, (aleatoric, epistemic), shares, grouping)
     return parts[0], errors[0]
 
 
-def sampled_entropy_split(components: Components, samples, members):
+def sampled_entropy_split(components: Components, samples, grouping: Grouping):
     """`entropy_split` for several outputs together, from samples [S, n, L] of u."""
     shares = shares_of_draws(components)
 
-    def of_draw(index):
-        *of_draws, few = components
-        means, blur, noise, factors, log_weights = (
-            leaf[index][None] for leaf in of_draws
-        )
-        log_weights = log_weights - jnp.log(shares[index])
-        one = Components(means, blur, noise, factors, log_weights, few)
-        whole, given = (
-            jax.lax.map(lambda y, c=c: joint_log_density(c, y), samples[index])
-            for c in (components, one)
-        )
-        return -given.mean(), (given - whole).mean()
+    def of_sample(of_units, sample):
+        """-log p(u|W), or that of the member, and -log p(u)."""
+        given = logsumexp(log_components(components, sample), axis=(1, 2))
+        own = logsumexp(jnp.where(of_units > 0, given, -jnp.inf))
+        return jnp.log(of_units @ shares) - own, -logsumexp(given)
 
-    given, apart = jax.lax.map(of_draw, jnp.arange(len(shares)))
-    parts, errors = _parts(given[:, None], apart[:, None], shares, members)
-    return parts[0], errors[0]
+    def of_draw(draw):
+        index, of_samples = draw
+        same = jax.nn.one_hot(index, len(shares))
+        if grouping.pooled is not None:
+            same = grouping.pooled[:, index] @ grouping.pooled
+        found = jax.lax.map(partial(of_sample, same), of_samples)
+        return jax.tree.map(jnp.mean, found)
+
+    from_own, from_all = jax.lax.map(of_draw, (jnp.arange(len(shares)), samples))
+    return _entropy_parts(from_own, from_all, shares, grouping)
 
 
 def noisy(components: Components, row, noise):
@@ -154,26 +234,38 @@ def _cdfs_of_draws(components: Components, output: int | Array, neighbours: int 
 
 
 def _parts(
-    aleatoric: Float[Array, "S L"],
-    epistemic: Float[Array, "S L"],
+    values: tuple[Float[Array, "Q L"], Float[Array, "Q L"]],
+    influences: tuple[Float[Array, "S L"], Float[Array, "S L"]],
     shares: Float[Array, "S"],
-    members: Float[Array | np.ndarray, "R S"],
+    grouping: Grouping,
 ) -> tuple[Float[Array, "L 3"], Float[Array, "L 3"]]:
     """Total, aleatoric and epistemic part, and their Monte Carlo standard errors.
 
     The members and their shares are fixed, so only the draws within a member are
     random. For a member with a single draw, the spread of all draws is used.
+
+    Args:
+        values: aleatoric and epistemic value of each draw, or of each member.
+        influences: the influence of each draw on the two parts.
+        shares: weights of the draws.
+        grouping: which draws belong together.
     """
-    values = jnp.stack([aleatoric + epistemic, aleatoric, epistemic], axis=-1)
-    parts = jnp.tensordot(shares, values, 1)
-    of_members = jnp.tensordot(members, values, 1)
+    parts = jnp.tensordot(grouping.shares(shares), _with_total(*values), 1)
+    found, members = _with_total(*influences), grouping.members
     counts = members.sum(1)[:, None, None]
-    apart = values - jnp.tensordot(members.T, of_members / counts, 1)
+    apart = found - jnp.tensordot(
+        members.T, jnp.tensordot(members, found, 1) / counts, 1
+    )
     within = jnp.tensordot(members, jnp.square(apart), 1) / jnp.maximum(counts - 1, 1)
-    overall = jnp.tensordot(shares, jnp.square(values - parts), 1)
+    average = jnp.tensordot(shares, found, 1)
+    overall = jnp.tensordot(shares, jnp.square(found - average), 1)
     variances = jnp.where(counts > 1, within, overall) / counts
     shares_of_members = (members @ shares)[:, None, None]
     return parts, jnp.sqrt(jnp.sum(jnp.square(shares_of_members) * variances, axis=0))
+
+
+def _with_total(aleatoric: Float[Array, "Q L"], epistemic: Float[Array, "Q L"]):
+    return jnp.stack([aleatoric + epistemic, aleatoric, epistemic], axis=-1)
 
 
 VARIANCE_SPLIT = {n: f[0] for n, f in for_each_transform(variance_split).items()}
