@@ -218,7 +218,7 @@ def test_noise_that_rows_determine_has_a_narrow_posterior():
     model = regressor(
         "marginal",
         keep="best",
-        max_steps=1500,
+        max_steps=600,
         n_restarts=2,
         target_transform="none",
         latent_hidden=(20,),
