@@ -6,7 +6,8 @@ import os
 import signal
 import zlib
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import is_dataclass, replace
+from functools import wraps
 from pathlib import Path
 from typing import Any, Self, get_args
 
@@ -17,14 +18,71 @@ import pandas as pd
 import pytest
 import typer
 from beartype import BeartypeConf, beartype
-from jaxtyping import install_import_hook
+from jaxtyping import TypeCheckError, install_import_hook
 from numpy.typing import ArrayLike
 
-# Before anything of the package is imported: every call of it is then checked against
-# its annotations, shapes included.
-install_import_hook("ncai", "tests.conftest.checked")
 # An int may be given where a float is asked for (PEP 484).
-_CHECKS = BeartypeConf(is_pep484_tower=True)
+_CHECKS = BeartypeConf(is_pep484_tower=True, violation_type=TypeCheckError)
+# Names of sizes stand for the same number within one call.
+_SIZES_OF_ONE_CALL = inspect.unwrap(jaxtyping.jaxtyped)("context")
+
+
+@wraps(jaxtyping.jaxtyped)
+def checked(function=None, *, typechecker=None):
+    """Check each call of `function` against its annotations, shapes included.
+
+    It takes the place of `jaxtyping.jaxtyped`, which checks arguments twice in each
+    call to tell more of an error, and takes two to five times as long.
+    """
+    if function is None:
+        return checked
+    if isinstance(function, classmethod | staticmethod):
+        return type(function)(checked(function.__func__))
+    if isinstance(function, property):
+        parts = (function.fget, function.fset, function.fdel)
+        return property(*(part and checked(part) for part in parts))
+    if inspect.isclass(function):
+        constructor = function.__init__
+        if is_dataclass(function) and not hasattr(constructor, "__wrapped__"):
+            function.__init__ = checked(constructor)
+        return function
+    given = function.__annotations__
+    names = function.__globals__
+    function.__annotations__ = {n: _checkable(h, names) for n, h in given.items()}
+    with_checks = beartype(function, conf=_CHECKS)
+    function.__annotations__ = given
+
+    @wraps(function)
+    def call(*args, **kwargs):
+        __tracebackhide__ = True
+        if jaxtyping.config.jaxtyping_disable:
+            return function(*args, **kwargs)
+        with _SIZES_OF_ONE_CALL:
+            return with_checks(*args, **kwargs)
+
+    return call
+
+
+def _checkable(hint, names):
+    """The annotation, or Any where it cannot be checked while the tests run."""
+    if isinstance(hint, str):
+        try:
+            hint = eval(hint, names)
+        except NameError:  # a class that is not complete, or imported for types alone
+            return Any
+    # Functions are decorated one by one, where `Self` has no class to stand for; typer
+    # gives a command another class than it asks for; and NumPy's own protocol for
+    # sequences, a part of `ArrayLike`, refuses tuples.
+    parts = get_args(hint)
+    if hint in (Self, typer.Context) or all(p in parts for p in get_args(ArrayLike)):
+        return Any
+    return hint
+
+
+# Before anything of the package is imported: the hook decorates all its functions with
+# what has this name.
+jaxtyping.jaxtyped = checked
+install_import_hook("ncai", None)
 jax.config.update("jax_legacy_prng_key", "error")
 # Most programs run for a moment, once: compiling them well takes longer than they do.
 # Tests that compute for long ask for `well_compiled`. Processes that tests start find
@@ -50,8 +108,12 @@ MOST_FOR_THE_NEXT_FILE = 15_000
 TESTS_BETWEEN_LOOKS = 5
 _tests_run = 0
 # Files that take longest, begun first: none is then left to one worker at the end.
-LONG_FILES = ("test_docs.py", "test_target_map.py", "test_distribution.py")
-LONG_FILES = (*LONG_FILES, "test_sklearn.py", "test_contracts.py", "test_engine.py")
+LONG_FILES = ("test_docs.py", "test_target_map.py", "test_contracts.py")
+LONG_FILES = (*LONG_FILES, "test_fitting.py", "test_sklearn.py", "test_engine.py")
+LONG_FILES = (*LONG_FILES, "test_distribution.py", "test_committed_results.py")
+LONG_FILES = (*LONG_FILES, "test_commands.py", "test_experiments.py")
+LONG_FILES = (*LONG_FILES, "test_model.py", "test_interop.py", "test_objectives.py")
+LONG_FILES = (*LONG_FILES, "test_driver.py", "test_jax_setup.py", "test_quality.py")
 
 
 def pytest_collection_modifyitems(items):
@@ -73,24 +135,6 @@ def pytest_runtest_teardown(item, nextitem):
     most = MOST_FOR_THE_NEXT_FILE if last_of_its_file else MOST_MEMORY_MAPS
     if maps.read_bytes().count(b"\n") > most:
         jax.clear_caches()
-
-
-def checked(function):
-    """Check the arguments and the result of `function` against its annotations."""
-    hints = function.__annotations__
-    hints.update({name: _checkable(hint) for name, hint in hints.items()})
-    return beartype(function, conf=_CHECKS)
-
-
-def _checkable(hint):
-    """The annotation, or Any where it cannot be checked while the tests run."""
-    # Functions are decorated one by one, where `Self` has no class to stand for; typer
-    # gives a command another class than it asks for; and NumPy's own protocol for
-    # sequences, a part of `ArrayLike`, refuses tuples.
-    parts = get_args(hint)
-    if hint in (Self, typer.Context) or all(p in parts for p in get_args(ArrayLike)):
-        return Any
-    return hint
 
 
 @contextmanager

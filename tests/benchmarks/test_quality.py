@@ -465,8 +465,8 @@ def test_our_estimator_is_scored(tmp_path, monkeypatch):
 def test_corrected_intervals_go_with_the_density_of_the_estimator(
     tmp_path, monkeypatch
 ):
-    tiny = TINY | {"latent_dim": 0, "noise_variance": 1e-6}
-    tiny |= {"inference__validation_fraction": 0.0, "inference__n_folds": None}
+    tiny = TINY | {"inference": "mfvi", "latent_dim": 0, "noise_variance": 1e-6}
+    tiny |= {"inference__validation_fraction": 0.0}
     monkeypatch.setitem(methods.OURS, "tiny", tiny)
     monkeypatch.setitem(methods.OURS, "guarded", tiny)
     monkeypatch.setattr(methods, "CONFORMAL", ("guarded",))

@@ -560,9 +560,7 @@ def test_energy_is_learned_and_covered():
     train, test = table.iloc[order[100:]], table.iloc[order[:100]]
     inputs, target = list(table.columns[:-1]), table.columns[-1]
     network = MLP((50, 50), "silu", "last", (20,))  # the default's, its choice made
-    model = BNNLVRegressor(
-        max_steps=1_000, n_restarts=4, network=network, random_state=0
-    )
+    model = BNNLVRegressor(max_steps=500, n_restarts=2, network=network, random_state=0)
     model.fit(train[inputs], train[target])
     marginal = norm(train[target].mean(), train[target].std())
     # A network that learns nothing has the marginal's score; this one gains 1.5 nats.

@@ -122,10 +122,13 @@ def exact_elbo(model, data, q):
     corners = num_weights**0.5 * np.eye(num_weights)
     normals = jnp.asarray(np.vstack([corners, -corners]), float)
     objective = NegativeElbo(num_samples=2 * num_weights)
-    value, _ = objective.value(
-        objective.prepare(q, normals), fixed_priors(model), model, data, jnp.zeros(())
-    )
-    return -float(value)
+
+    @jax.jit
+    def value(q):
+        draw = objective.prepare(q, normals)
+        return objective.value(draw, fixed_priors(model), model, data, jnp.zeros(()))[0]
+
+    return -float(value(q))
 
 
 def weights_only(mean, scale, num_rows):
@@ -270,7 +273,8 @@ def test_log_joint_terms_equal_scipy(noise_mode, x64):
         jnp.asarray(latent_s),
         jnp.ones(2) if is_unknown else jnp.asarray(noise_s),
     )
-    terms = log_joint_terms(model, to_data(inputs, targets), unknowns, priors)
+    data = to_data(inputs, targets)
+    terms = jax.jit(log_joint_terms)(model, data, unknowns, priors)
 
     outputs = inputs @ w_x + latents @ w_z + bias
     all_weights = np.concatenate([w_x.ravel(), w_z.ravel(), bias])
@@ -306,7 +310,7 @@ def test_quadrature_equals_the_marginal_gaussian(latent_dim, output_dim, x64):
     inputs = rng.normal(size=(7, 2))
     targets = inputs @ w_x + bias + rng.normal(size=(7, output_dim))
     weights = np.array([1.0, 2.0, 0.0, 1.0, 1.0, 3.0, 1.0])
-    found = marginal_log_likelihood(
+    found = jax.jit(marginal_log_likelihood)(
         model,
         to_data(inputs, targets, weights),
         latent_rule(latent_dim),
@@ -613,8 +617,13 @@ def test_a_weighted_row_counts_like_repeated_rows_in_the_log_joint(noise_mode, x
     model, priors, *arrangements = weighted_problem(noise_mode)
     objective = NegativeLogJoint()
     results = []
+
+    @jax.jit
+    def everything(data, point):
+        value, report = objective.value(point, priors, model, data, jnp.zeros(()))
+        moved = objective.update_priors(point, priors, model, data, report)
+        return value, report, moved
+
     for data, q, _ in arrangements:
-        value, report = objective.value(q.mean, priors, model, data, jnp.zeros(()))
-        moved = objective.update_priors(q.mean, priors, model, data, report)
-        results.append((value, report, moved))
+        results.append(everything(data, q.mean))
     assert_same(*results)

@@ -44,6 +44,8 @@ DATA = Data(
     jnp.ones(NUM_ROWS, jnp.float32),
 )
 
+SMOOTHED = jax.jit(smoothed_log_likelihood)
+
 
 def make_model(hidden=(), noise="fixed"):
     return Model(
@@ -170,7 +172,7 @@ def linear_weights(model, latent_weight):
 def test_smoothed_likelihood_is_exact_for_a_line_however_small_the_noise(noise):
     model = make_model()
     nodes = latent_rule(1, 16, REACH).nodes
-    found = smoothed_log_likelihood(
+    found = SMOOTHED(
         model,
         DATA,
         nodes,
@@ -218,7 +220,7 @@ def test_noise_that_rows_determine_has_a_narrow_posterior():
     model = regressor(
         "marginal",
         keep="best",
-        max_steps=1500,
+        max_steps=600,
         n_restarts=2,
         target_transform="none",
         latent_hidden=(20,),
@@ -293,7 +295,7 @@ def test_a_step_in_z_gives_two_humps_that_do_not_run_into_each_other():
     data = DATA._replace(targets=jnp.asarray(targets, jnp.float32))
     noise = NoiseMoments(jnp.log(jnp.asarray([0.01])), jnp.asarray([100.0]))
     found = [
-        smoothed_log_likelihood(
+        SMOOTHED(
             model,
             data._replace(row_weights=jnp.asarray(targets[:, 0] == y, float)),
             latent_rule(1, NODES, REACH).nodes,
@@ -322,8 +324,8 @@ def test_blocks_of_rows_add_up_to_all_of_them():
     normals = jnp.zeros((1, q.mean.weights.size + 1))
 
     def likelihood(objective, data, step):
-        prepared = objective.prepare(q, normals)
-        _, report = objective.value(prepared, priors, model, data, jnp.asarray(step))
+        prepared = jax.jit(objective.prepare)(q, normals)
+        _, report = jax.jit(objective.value)(prepared, priors, model, data, step)
         return float(report.terms["expected_log_likelihood"])
 
     whole = likelihood(NegativeMarginalElbo(nodes), DATA, 0.0)
@@ -360,7 +362,7 @@ def test_several_outputs_of_a_linear_network_have_their_joint_density():
     data = DATA._replace(targets=jnp.asarray(targets, jnp.float32))
     noise = NoiseMoments(jnp.log(jnp.asarray(variances)), 1 / jnp.asarray(variances))
     nodes = latent_rule(1, NODES, REACH).nodes
-    found = smoothed_log_likelihood(
+    found = SMOOTHED(
         model, data, nodes, model.network.flatten(tree), noise, jnp.asarray(1.0)
     )
     expected = multivariate_normal.logpdf(

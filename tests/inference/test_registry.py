@@ -14,6 +14,7 @@ from ncai import MAP, BNNLVRegressor, ModelFileError, TableModel, register
 from ncai.inference.base import GradientMethod
 from ncai.inference.registry import METHODS
 from ncai.runtime import arguments
+from tests.conftest import draw_little
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -76,11 +77,20 @@ def folder(tmp_path_factory):
     folder = tmp_path_factory.mktemp("toy")
     x, y = data(60)
     pd.DataFrame({"dose": x[:, 0], "effect": y}).to_csv(folder / "t.csv", index=False)
-    result = run(
-        *("fit", folder / "t.csv", "--target", "effect", "--out", folder / "t.ncai"),
-        *("--inference", "toy", "--max-steps", 60, "--restarts", 2),
-        *("--report", folder / "t.html"),
-    )
+    with pytest.MonkeyPatch.context() as patch:
+        draw_little(patch)
+        result = run(
+            *(
+                "fit",
+                folder / "t.csv",
+                "--target",
+                "effect",
+                "--out",
+                folder / "t.ncai",
+            ),
+            *("--inference", "toy", "--max-steps", 60, "--restarts", 2),
+            *("--report", folder / "t.html"),
+        )
     assert result.exit_code == 0, (result.stderr, result.exception)
     return folder
 

@@ -176,19 +176,25 @@ def scores(name, inference, seed, max_steps, n_restarts=10):
     return log_likelihood, henze_zirkler_test(model.latent_posterior_.mean).statistic
 
 
-REFITTED = ("mfvi", "ncai")
+REFITTED = ("bnn", "ncai")
+
+
+def first_cell(study, dataset, method):
+    """Of those that are reported, once the first split has chosen a point."""
+    return FITS.report_cells(SCALES["paper"], study, dataset, method)[0]
 
 
 @pytest.fixture(scope="module")
 def refitted(study):
-    """The first reported cell of two methods on Heavy-Tail: committed, and fitted anew.
+    """The first reported cell of two methods on Yuan: committed, and fitted anew.
 
-    The code behind both is the same: their digest is that of the present code.
+    One without and one with latents. The code behind both is the same: their digest is
+    that of the present code. Yuan has the fewest rows of the synthetic sets.
     """
     found = {}
     with compiling_well():
         for method in REFITTED:
-            cell = FITS.report_cells(SCALES["paper"], study, "heavy_tail", method)[0]
+            cell = first_cell(study, "yuan", method)
             found[method] = study.load(cell), FITS.run(cell)
     return found
 
@@ -206,12 +212,14 @@ def test_a_cell_that_is_fitted_again_has_the_committed_scores(refitted, method):
     assert again.row["restarts_lost"] == committed.row["restarts_lost"] == 0
 
 
-def test_ncai_beats_mfvi_once(refitted):
+def test_ncai_beats_mfvi_once(study):
+    """By the committed fits, whose digest is that of the present code."""
     levels, statistics = {}, {}
-    for method, (_, again) in refitted.items():
-        best = np.argmax(again.row["validation_by_restart"])
-        levels[method] = again.row["test_by_restart"][best]
-        statistics[method] = henze_zirkler_test(again.arrays["latent_mean"]).statistic
+    for method in ("mfvi", "ncai"):
+        fit = study.load(first_cell(study, "heavy_tail", method))
+        best = np.argmax(fit.row["validation_by_restart"])
+        levels[method] = fit.row["test_by_restart"][best]
+        statistics[method] = henze_zirkler_test(fit.arrays["latent_mean"]).statistic
     assert levels["ncai"] > levels["mfvi"] + 0.1
     assert statistics["ncai"] < 0.2 * statistics["mfvi"]
 

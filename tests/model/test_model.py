@@ -33,6 +33,10 @@ def forward(weights, x, z, activation):
     return out
 
 
+# Compiled as a whole: one by one, its operations take longer.
+START = jax.jit(FlatNetwork.init, static_argnums=0)
+
+
 def leaky(a):
     return np.maximum(a, 0.01 * a)
 
@@ -53,19 +57,21 @@ def test_mlp_equals_matrix_products(hidden, latent_dim, output_dim):
     flat = FlatNetwork(MLP(hidden), 2, latent_dim, output_dim)
     widths = (2 + latent_dim, *hidden, output_dim)
     assert flat.num_weights == sum((a + 1) * b for a, b in pairwise(widths))
-    vector = flat.init(jax.random.key(0))
+    vector = START(flat, jax.random.key(0))
     assert vector.shape == (flat.num_weights,)
     vector = vector + 0.3  # so that biases matter
     rng = np.random.default_rng(0)
     inputs, latents = rng.normal(size=(6, 2)), rng.normal(size=(6, latent_dim))
-    found = flat.apply_rows(vector, jnp.asarray(inputs), jnp.asarray(latents))
+    by_row = jax.jit(flat.apply_rows)
+    found = by_row(vector, jnp.asarray(inputs), jnp.asarray(latents))
     assert found.shape == (6, output_dim)
-    weights = flat.unflatten(vector)
+    weights = jax.jit(flat.unflatten)(vector)
     expected = [
         forward(weights, *row, leaky) for row in zip(inputs, latents, strict=True)
     ]
     np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
-    one = flat.apply(vector, jnp.asarray(inputs[2]), jnp.asarray(latents[2]))
+    by_itself = jax.jit(flat.apply)
+    one = by_itself(vector, jnp.asarray(inputs[2]), jnp.asarray(latents[2]))
     np.testing.assert_allclose(one, found[2], rtol=1e-5, atol=1e-6)
 
 
@@ -73,7 +79,8 @@ def test_mlp_equals_matrix_products(hidden, latent_dim, output_dim):
 @pytest.mark.parametrize("own", [(4,), (4, 2)])
 def test_layers_of_z_alone_equal_matrix_products(latent_layer, own):
     flat = FlatNetwork(MLP((5, 3), "relu", latent_layer, own), 2, 1, 1)
-    weights = flat.unflatten(flat.init(jax.random.key(0)) + 0.1)
+    weights = jax.jit(flat.unflatten)(START(flat, jax.random.key(0)) + 0.1)
+    weights = jax.tree.map(np.asarray, weights)
     x, z = np.array([0.3, -1.2]), np.array([0.7])
     first, second, last = weights
     entry = first if latent_layer == "first" else second
@@ -84,7 +91,7 @@ def test_layers_of_z_alone_equal_matrix_products(latent_layer, own):
     out = x @ first["input"] + first["bias"] + moved[0]
     out = np.maximum(out, 0) @ second["weight"] + second["bias"] + moved[1]
     expected = np.maximum(out, 0) @ last["weight"] + last["bias"]
-    found = flat.network.apply(weights, jnp.asarray(x), jnp.asarray([0.7]))
+    found = jax.jit(flat.network.apply)(weights, jnp.asarray(x), jnp.asarray([0.7]))
     np.testing.assert_allclose(found, expected, rtol=1e-5)
     widths = (1, *own)
     own_size = sum((a + 1) * b for a, b in pairwise(widths))
@@ -340,13 +347,19 @@ def test_values_and_gradients_are_those_of_the_network(
 
 def test_hidden_nodes_that_z_does_not_move():
     network, weights, inputs, factors = setting()
-    tree = network.unflatten(weights)
-    tree[0]["latent"] = tree[0]["latent"].at[0, ::2].set(0.0)
-    weights = network.flatten(tree)
-    found = jax.grad(
-        lambda w: jnp.sum(factors * outputs_at_nodes(network, w, inputs, NODES))
-    )(weights)
-    expected = jax.grad(lambda w: jnp.sum(factors * plain(network, w, inputs)))(weights)
+
+    @jax.jit
+    def with_still_nodes(weights):
+        tree = network.unflatten(weights)
+        tree[0]["latent"] = tree[0]["latent"].at[0, ::2].set(0.0)
+        return network.flatten(tree)
+
+    def slope(function):
+        return jax.jit(jax.grad(lambda w: jnp.sum(factors * function(w))))(weights)
+
+    weights = with_still_nodes(weights)
+    found = slope(lambda w: outputs_at_nodes(network, w, inputs, NODES))
+    expected = slope(lambda w: plain(network, w, inputs))
     np.testing.assert_allclose(found, expected, rtol=2e-3, atol=2e-3)
 
 
@@ -358,7 +371,9 @@ def test_two_latent_dimensions(activation, latent_hidden):
     )
     nodes = jax.random.normal(jax.random.key(4), (9, 2))
     found, expected = (
-        jax.value_and_grad(lambda w, f=f: jnp.sum(factors[:, :9] * f(w)))(weights)
+        jax.jit(jax.value_and_grad(lambda w, f=f: jnp.sum(factors[:, :9] * f(w))))(
+            weights
+        )
         for f in (
             lambda w: outputs_at_nodes(network, w, inputs, nodes),
             lambda w: plain(network, w, inputs, nodes),
@@ -391,13 +406,15 @@ def test_silu_of_sums_beyond_what_exp_can_hold():
     """Its limits, 0 and the sum itself, and finite gradients."""
     network, weights, inputs, factors = setting("silu")
     far = 50 * weights  # sums of several hundred, whose parts cancel here and there
-    found = outputs_at_nodes(network, far, inputs, NODES)
-    expected = plain(network, far, inputs)
+    found = jax.jit(lambda w: outputs_at_nodes(network, w, inputs, NODES))(far)
+    expected = jax.jit(lambda w: plain(network, w, inputs))(far)
     scale = np.abs(np.asarray(expected)).max()
     np.testing.assert_allclose(found, expected, atol=1e-6 * scale)
     weights = 1000 * weights
-    gradient = jax.grad(
-        lambda w: jnp.sum(factors * outputs_at_nodes(network, w, inputs, NODES))
+    gradient = jax.jit(
+        jax.grad(
+            lambda w: jnp.sum(factors * outputs_at_nodes(network, w, inputs, NODES))
+        )
     )(weights)
     assert np.isfinite(gradient).all()
 
@@ -424,9 +441,10 @@ def one_node(weight):
 def outputs(weights, inputs, latents):
     """The MLP's own values at every row; its widths follow from the weights."""
     network = MLP(hidden=(weights[0]["bias"].size,))
-    return jax.vmap(lambda x, z: network.apply(weights, x, z))(
-        jnp.asarray(inputs), jnp.asarray(latents)
-    )
+    return _OUTPUTS(network, weights, jnp.asarray(inputs), jnp.asarray(latents))
+
+
+_OUTPUTS = jax.jit(jax.vmap(MLP.apply, in_axes=(None, None, 0, 0)), static_argnums=0)
 
 
 def scaled_latents(factor, inputs, latents):
@@ -446,6 +464,9 @@ def test_scaling_one_node_changes_nothing(weight, factor, x, z):
         np.testing.assert_allclose(after, before, atol=1e-12)
 
 
+_TERMS = jax.jit(log_joint_terms)
+
+
 def log_prior_of_latents(latents, variance):
     """The term of the package's log joint, by row."""
     dims = latents.shape[1]
@@ -453,7 +474,7 @@ def log_prior_of_latents(latents, variance):
     fixed = Variance(jnp.asarray(1.0))
     model = Model(network, fixed, fixed, Variance(jnp.ones(1)))
     empty = jnp.zeros((len(latents), 1))
-    terms = log_joint_terms(
+    terms = _TERMS(
         model,
         Data(empty, empty, jnp.ones(len(latents))),
         Unknowns(jnp.zeros(network.num_weights), jnp.asarray(latents), jnp.zeros(0)),

@@ -183,10 +183,9 @@ def test_hz_of_latents_of_very_different_width(narrow):
     """In float32: a nearly collapsed latent is Gaussian or not as a wide one is."""
     points = np.random.default_rng(0).standard_normal((750, 2))
     ones = jnp.ones(750, jnp.float32)
-    alike = henze_zirkler_statistic(jnp.asarray(points, jnp.float32), ones)
-    unlike = henze_zirkler_statistic(
-        jnp.asarray(points * [1, narrow], jnp.float32), ones
-    )
+    statistic = jax.jit(henze_zirkler_statistic)
+    alike = statistic(jnp.asarray(points, jnp.float32), ones)
+    unlike = statistic(jnp.asarray(points * [1, narrow], jnp.float32), ones)
     np.testing.assert_allclose(unlike, alike, rtol=1e-2)
 
 
@@ -341,11 +340,12 @@ def mean_bound(num_samples, num_repeats=400):
 
 
 def test_the_bound_rises_with_the_samples_and_meets_the_quadrature_value():
-    exact = float(
-        marginal_log_likelihood(
-            MODEL, DATA, latent_rule(1, 128), WEIGHTS, NOISE, PRIOR_VARIANCE
+    by_quadrature = jax.jit(
+        lambda weights: marginal_log_likelihood(
+            MODEL, DATA, latent_rule(1, 128), weights, NOISE, PRIOR_VARIANCE
         )
     )
+    exact = float(by_quadrature(WEIGHTS))
     means, errors = zip(*(mean_bound(m) for m in (1, 4, 16, 256)), strict=True)
     assert np.all(np.diff(means[:3]) > 2 * np.asarray(errors[:2]))
     assert all(m < exact + 3 * e for m, e in zip(means, errors, strict=True))
@@ -357,12 +357,12 @@ def test_one_sample_is_the_elbo():
     scale, mean = 0.8, 0.2
     objective = NegativeImportanceBound(1.0, 1)
     normals = jax.random.normal(jax.random.key(2), objective.num_normals(q))
-    draw = objective.prepare(q, normals)
-    found = importance_bound(MODEL, DATA, draw, NOISE, PRIOR_VARIANCE)
-    z = np.asarray(draw.latents[0, :, 0])
-    outputs = np.asarray(
-        MODEL.network.apply_rows(draw.weights[0], DATA.inputs, draw.latents[0])
-    )[:, 0]
+    draw = jax.jit(objective.prepare)(q, normals)
+    found = jax.jit(importance_bound)(MODEL, DATA, draw, NOISE, PRIOR_VARIANCE)
+    weights, latents = np.asarray(draw.weights[0]), np.asarray(draw.latents[0])
+    z = latents[:, 0]
+    by_row = jax.jit(MODEL.network.apply_rows)
+    outputs = np.asarray(by_row(weights, DATA.inputs, latents))[:, 0]
     from scipy.stats import norm
 
     expected = (

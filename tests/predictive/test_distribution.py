@@ -367,24 +367,28 @@ def test_one_wild_component_hides_no_other(distance):
     tame = equal_mixture(means.at[7].set(0.0), 0.3)
     picks = picks_by_weight(np.full((1, 512, 1), 1 / 512), 128)
     few = equal_mixture(wild.means[picks], 0.3)
-    usual = mixture.entropy(tame, few)
+    entropy = jax.jit(mixture.entropy)
+    usual = entropy(tame, few)
     # A share of 1/512 lies somewhere in a wide gap.
     atol = np.log(distance) / 512 + 0.05
-    np.testing.assert_allclose(mixture.entropy(wild, few), usual, atol=atol)
-    points, density, level = mixture.highest_density_level(
-        wild, few, jnp.asarray(0.9, jnp.float32)
+    np.testing.assert_allclose(entropy(wild, few), usual, atol=atol)
+    points, density, level = map(
+        np.asarray,
+        jax.jit(mixture.highest_density_level)(
+            wild, few, jnp.asarray(0.9, jnp.float32)
+        ),
     )
-    inside = density >= level
-    held = mixture.cdf(wild, points[inside].max()) - mixture.cdf(
-        wild, points[inside].min()
-    )
+    inside = points[density >= level]
+    cdf = jax.jit(mixture.cdf)
+    held = cdf(wild, inside.max()) - cdf(wild, inside.min())
     np.testing.assert_allclose(held, 0.9, atol=0.02)
 
 
 def test_entropy_far_from_zero():
     two = equal_mixture(jnp.asarray([1e8, 1e8 + 16], jnp.float32), 0.5)
     expected = 0.5 * np.log(2 * np.pi * np.e * 0.25) + np.log(2)
-    np.testing.assert_allclose(mixture.entropy(two, two), expected, atol=0.01)
+    found = jax.jit(mixture.entropy)(two, two)
+    np.testing.assert_allclose(found, expected, atol=0.01)
 
 
 def test_entropy_estimates_agree_for_two_outputs():
@@ -732,7 +736,7 @@ def test_crps_is_right_where_tails_are_heavy(degrees):
     rng = np.random.default_rng(0)
     means = rng.standard_t(degrees, size=2048).astype(np.float32)
     whole = equal_mixture(means, 0.1)
-    found = float(mixture.crps(whole, whole, jnp.float32(0.3)))
+    found = float(jax.jit(mixture.crps)(whole, whole, jnp.float32(0.3)))
     expected = metrics.crps_gaussian_mixture(
         means.reshape(1, -1).astype(float), 0.1, None, [0.3]
     )

@@ -69,7 +69,7 @@ def after_a_fit(tmp_path_factory):
         "import numpy as np\n"
         "from ncai import BNNRegressor\n"
         "x = np.linspace(-1, 1, 20)[:, None]\n"
-        "BNNRegressor(max_steps=1, n_restarts=1).fit(x, x[:, 0])\n"
+        "BNNRegressor(preset='paper', max_steps=1, n_restarts=1).fit(x, x[:, 0])\n"
     )
     folder = tmp_path_factory.mktemp("cache")
     said = said_by(code + COUNT, folder, NCAI_THREADS="1")

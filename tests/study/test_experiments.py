@@ -41,7 +41,7 @@ from ncai.stats.henze_zirkler import henze_zirkler_test
 from ncai.study.engine import SCALES, Cell, Outcome
 from ncai.study.engine.run import run_cell
 from ncai.study.engine.store import Store
-from ncai.study.experiments import divergence
+from ncai.study.experiments import divergence, problems
 from ncai.study.experiments.benchmark import (
     BENCHMARK,
     LATENT_DIM,
@@ -462,6 +462,14 @@ def test_log_likelihoods_of_restarts_are_those_of_the_package(kept_fit):
     assert found[0] == pytest.approx(expected, abs=0.01)
 
 
+@pytest.fixture
+def few_draws_of_a_score(monkeypatch):
+    """Where scores are compared with each other, and not with the truth."""
+    monkeypatch.setattr(problems, "WEIGHT_DRAWS", 32)
+    monkeypatch.setattr(problems, "LATENT_DRAWS", 16)
+
+
+@pytest.mark.usefixtures("few_draws_of_a_score")
 def test_a_score_comes_from_the_kept_posterior(kept_fit):
     cell, fit = kept_fit
     row = BENCHMARK.derive(BENCHMARK.of_fit(cell), fit).row
@@ -472,6 +480,7 @@ def test_a_score_comes_from_the_kept_posterior(kept_fit):
     assert row["test_by_restart"] == fit.row["test_by_restart"]
 
 
+@pytest.mark.usefixtures("few_draws_of_a_score")
 def test_latents_that_were_integrated_out_are_scored_by_their_posterior():
     cell = BOUND_FITS.select_cell(SCALES["smoke"], "goldberg", "marginal")
     fit = BOUND_FITS.run(cell)

@@ -96,8 +96,9 @@ def assert_equal(first, second):
 
 def test_a_restart_is_what_it_would_be_alone():
     together, summary = chunk(start(), 10)
+    one_of = jax.jit(lambda state, i: jax.tree.map(lambda a: a[i][None], state))
     for i in range(NUM_RESTARTS):
-        lone = jax.tree.map(lambda a, i=i: a[i : i + 1], start())
+        lone = one_of(start(), i)
         alone, lone_summary = chunk(lone, 10, rates=RATES[:1])
         # Ten steps of 0.01; sums are taken in another order.
         for a, b in zip(leaves(together), leaves(alone), strict=True):
@@ -305,11 +306,10 @@ def test_penalties_ramp_in_from_zero():
     one = jax.tree.map(lambda a: a[0], (start().params, start().priors))
     q, priors = one
     normals = jax.random.normal(jax.random.key(0), objective.num_normals(q))
-    draw = objective.prepare(q, normals)
+    draw = jax.jit(objective.prepare)(q, normals)
+    at_step = jax.jit(lambda step: objective.value(draw, priors, MODEL, DATA, step))
     for step, share in ((0, 0.0), (5, 0.25), (20, 1.0), (1000, 1.0)):
-        value, report = objective.value(
-            draw, priors, MODEL, DATA, jnp.asarray(1.0 * step)
-        )
+        value, report = at_step(jnp.asarray(1.0 * step))
         added = float(value + report.terms["elbo"])
         penalty = float(report.terms["penalty"])
         assert penalty > 1
