@@ -351,10 +351,9 @@ class PredictiveDistribution:
     ) -> Decomposition:
         """Split the uncertainty of each row into an aleatoric and an epistemic part.
 
-        The parts add up to the total and come from the same draws of W. They are never
-        negative, except that an entropy can be. If y is rounded, they refer to y before
-        rounding. In an ensemble of cold posteriors, a member takes the place of W (see
-        `decomposed_given`).
+        The parts add up to the total. They are never negative, except that an entropy
+        can be. If y is rounded, they refer to y before rounding. In an ensemble of cold
+        posteriors, a member takes the place of W (see `decomposed_given`).
 
         Args:
             measure: "crps" gives parts for each output, in units of y. The total is the
@@ -366,7 +365,8 @@ class PredictiveDistribution:
                 in nats (Eqs. `aleatoric` and `epistemic`).
             method: how to compute the entropy: "quadrature" (with several outputs, log
                 densities of samples), or the paper's "nearest_neighbour" estimate.
-            num_samples, k: samples of each draw of W and neighbours, for the latter.
+            num_samples: samples of each draw of W, for "nearest_neighbour".
+            k: number of neighbours, for the same.
             seed: seed of the samples.
         """
         one_of("measure", measure, decomposition.MEASURES)
