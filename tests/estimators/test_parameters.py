@@ -168,16 +168,6 @@ def test_an_old_argument_names_its_new_place(name, cls):
             assert "removed" in message
 
 
-def test_an_old_argument_names_every_method_that_has_it():
-    for name, methods in METHOD_SETTINGS.items():
-        known = {type_.__name__ for type_ in METHODS.values() if has(type_, name)}
-        assert set(methods) == known, name
-
-
-def has(method, name):
-    return name in {field.name for field in fields(method)}
-
-
 def test_an_argument_that_never_was_is_refused_as_python_does():
     with pytest.raises(TypeError, match="unexpected keyword argument 'colour'"):
         BNNLVRegressor(colour="red")

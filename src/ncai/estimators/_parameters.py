@@ -88,8 +88,8 @@ class MethodParameters(BaseEstimator):
 
 # ----- Arguments of version 0.1 that moved or were removed ----------------------------
 
-_TRAINED = ("Marginal", "NCAI", "NCAI0", "MFVI", "IWAE", "MAP")
-_ANY = (*_TRAINED, "HMC", "HMCMarginal")
+_ANY = ("Marginal", "NCAI", "MFVI", "IWAE", "MAP", "HMC")
+_TRAINED = _ANY[:-1]
 # The method classes that now have each setting; the message shows the first.
 METHOD_SETTINGS: dict[str, tuple[str, ...]] = {
     **dict.fromkeys(
@@ -109,8 +109,8 @@ METHOD_SETTINGS: dict[str, tuple[str, ...]] = {
     ),
     **dict.fromkeys(("schedule", "plateau", "validation_fraction"), _TRAINED),
     **dict.fromkeys(("temperature", "n_folds"), ("Marginal", "IWAE")),
-    "n_mc_samples": ("Marginal", "MFVI", "NCAI0", "NCAI"),
-    "hold_means": ("MFVI", "NCAI0", "NCAI"),
+    "n_mc_samples": ("Marginal", "MFVI", "NCAI"),
+    "hold_means": ("MFVI", "NCAI"),
     **dict.fromkeys(
         (
             "hz_weight",
